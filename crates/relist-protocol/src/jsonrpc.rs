@@ -160,16 +160,21 @@ impl Malformed {
 struct Envelope<'a> {
     #[serde(default, borrow)]
     jsonrpc: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "present")]
     id: Option<&'a RawValue>,
     #[serde(default, borrow)]
     method: Option<&'a RawValue>,
     #[serde(default, borrow)]
     params: Option<&'a RawValue>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "present")]
     result: Option<&'a RawValue>,
     #[serde(default, borrow)]
     error: Option<&'a RawValue>,
+}
+
+/// Keeps a `null` apart from an absent field.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Incoming {
@@ -223,6 +228,8 @@ impl Message {
             .map_err(|e| Malformed::invalid(None, format!("Invalid Request: {e}")))?;
         let id = match envelope.id {
             None => None,
+            // Base JSON-RPC answers a message whose id it could not read with `null`.
+            Some(raw) if raw.get() == "null" && envelope.error.is_some() => None,
             Some(raw) => Some(serde_json::from_str::<RequestId>(raw.get()).map_err(|_| {
                 Malformed::invalid(None, "Invalid Request: an id is a string or an integer")
             })?),
