@@ -53,6 +53,9 @@ impl CacheScope {
 pub struct CacheHints {
     /// `ttlMs`: nonsense read as zero, cut at [`MAX_TTL`].
     pub ttl: Duration,
+    /// Whether the server stated a lifetime at all. Legacy servers do not, and
+    /// a client may then rely on notifications; a stated zero means stale at once.
+    pub stated: bool,
     /// `cacheScope`.
     pub scope: CacheScope,
 }
@@ -61,6 +64,7 @@ impl CacheHints {
     /// Reads both fields as they stand in a result.
     #[must_use]
     pub fn read(ttl_ms: Option<&RawValue>, scope: Option<&RawValue>) -> Self {
+        let stated = ttl_ms.is_some();
         // Only a plain, non-negative integer counts; "3", 1.5 and -1 are nonsense.
         let ttl = ttl_ms
             .map(|raw| raw.get())
@@ -74,7 +78,7 @@ impl CacheHints {
             Some("\"public\"") => CacheScope::Public,
             _ => CacheScope::Private,
         };
-        Self { ttl, scope }
+        Self { ttl, stated, scope }
     }
 
     /// The hints of a collection: shortest lifetime, strictest scope.
@@ -82,6 +86,7 @@ impl CacheHints {
     pub fn combine(self, other: Self) -> Self {
         Self {
             ttl: self.ttl.min(other.ttl),
+            stated: self.stated || other.stated,
             scope: self.scope.strictest(other.scope),
         }
     }
@@ -223,7 +228,8 @@ mod tests {
         assert_eq!(ttl("60000"), Duration::from_secs(60));
         assert_eq!(ttl("86400001"), MAX_TTL);
         assert_eq!(ttl("99999999999999999999999"), MAX_TTL);
-        assert_eq!(CacheHints::read(None, None).ttl, Duration::ZERO);
+        assert_eq!(CacheHints::read(None, None), CacheHints::default());
+        assert!(CacheHints::read(Some(&raw("-1")), None).stated);
     }
 
     #[test]
