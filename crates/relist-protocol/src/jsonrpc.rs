@@ -274,6 +274,10 @@ impl Message {
                     outcome: Ok(result.to_owned()),
                 }))
             }
+            (None, Some(error), id) if !is_object(error) => Err(Malformed::invalid(
+                id,
+                "Invalid Request: `error` is an object",
+            )),
             (None, Some(error), id) => match serde_json::from_str::<RpcError>(error.get()) {
                 Ok(error) => Ok(Self::Response(Response {
                     id,

@@ -1,0 +1,144 @@
+//! A position in one snapshot, and in no other.
+//!
+//! A cursor carries the tag, the fingerprint of the order and a position, and
+//! needs no state on the server: any replica that holds the same content in
+//! the same order continues the walk. It is not signed, since it grants
+//! nothing: whoever forges one names a page that the list would give anyway.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use relist_protocol::CatalogKind;
+use sha2::{Digest as _, Sha256};
+
+use crate::history::History;
+use crate::snapshot::{OrderFingerprint, Snapshot};
+use crate::tag::EntityTag;
+
+/// Names a page of one snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor {
+    kind: CatalogKind,
+    tag: EntityTag,
+    order: OrderFingerprint,
+    position: u32,
+}
+
+/// Why a cursor is refused. A client starts over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CursorError {
+    /// Not one of ours, or damaged on the way.
+    #[error("the cursor is malformed")]
+    Malformed,
+    /// It belongs to another list.
+    #[error("the cursor belongs to {found}, not to {expected}")]
+    OtherCatalog {
+        /// The list that was asked for.
+        expected: CatalogKind,
+        /// The list that the cursor belongs to.
+        found: CatalogKind,
+    },
+    /// Its snapshot is no longer kept, or never was.
+    #[error("the list has changed and the cursor's version is no longer kept; start over")]
+    SnapshotGone,
+    /// It points behind the end.
+    #[error("the cursor points behind the end of the list")]
+    OutOfRange,
+}
+
+const VERSION: u8 = 1;
+const CHECKSUM: usize = 4;
+const MAX_ENCODED: usize = 512;
+
+impl Cursor {
+    pub(crate) fn at(snapshot: &Snapshot, position: usize) -> Self {
+        Self {
+            kind: snapshot.kind(),
+            tag: snapshot.tag().clone(),
+            order: snapshot.order(),
+            // A snapshot of four billion items does not fit into memory.
+            position: u32::try_from(position).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// The cursor as text, for `nextCursor`.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut bytes = vec![VERSION, self.kind as u8];
+        bytes.extend(self.position.to_be_bytes());
+        bytes.extend(self.order.bytes());
+        bytes.extend(self.tag.as_str().as_bytes());
+        let sum = checksum(&bytes);
+        bytes.extend(sum);
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// Reads a cursor.
+    ///
+    /// # Errors
+    ///
+    /// [`CursorError::Malformed`].
+    pub fn decode(text: &str) -> Result<Self, CursorError> {
+        Self::read(text).ok_or(CursorError::Malformed)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        if text.len() > MAX_ENCODED {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(CHECKSUM)?)?;
+        if checksum(content) != *sum {
+            return None;
+        }
+        let (&[VERSION, kind], rest) = content.split_first_chunk::<2>()? else {
+            return None;
+        };
+        let kind = CatalogKind::ALL.into_iter().find(|k| *k as u8 == kind)?;
+        let (position, rest) = rest.split_first_chunk::<4>()?;
+        let (order, tag) = rest.split_first_chunk::<8>()?;
+        Some(Self {
+            kind,
+            tag: EntityTag::new(std::str::from_utf8(tag).ok()?).ok()?,
+            order: OrderFingerprint::from_bytes(*order),
+            position: u32::from_be_bytes(*position),
+        })
+    }
+
+    /// The snapshot that the cursor belongs to, and the position in it.
+    ///
+    /// # Errors
+    ///
+    /// [`CursorError`] when the cursor belongs to another list, when its
+    /// snapshot is not kept, or when it points behind the end.
+    pub fn resolve(
+        &self,
+        kind: CatalogKind,
+        history: &History,
+    ) -> Result<(Snapshot, usize), CursorError> {
+        if self.kind != kind {
+            return Err(CursorError::OtherCatalog {
+                expected: kind,
+                found: self.kind,
+            });
+        }
+        let snapshot = history
+            .find_exact(&self.tag, self.order)
+            .ok_or(CursorError::SnapshotGone)?;
+        let position = self.position as usize;
+        // A cursor is only ever given for a page that has items.
+        if position >= snapshot.len() {
+            return Err(CursorError::OutOfRange);
+        }
+        Ok((snapshot, position))
+    }
+}
+
+fn checksum(bytes: &[u8]) -> [u8; CHECKSUM] {
+    let mut sum = [0; CHECKSUM];
+    let hash = Sha256::new()
+        .chain_update(b"relist/cursor/1\0")
+        .chain_update(bytes)
+        .finalize();
+    sum.copy_from_slice(&hash[..CHECKSUM]);
+    sum
+}
