@@ -1,11 +1,11 @@
 //! What differs between two snapshots.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
-use serde_json::Value;
-
+use crate::digest::Digest;
 use crate::item::{Item, ItemKey};
+use crate::members::members;
 use crate::snapshot::Snapshot;
 
 /// An item whose content differs.
@@ -13,7 +13,8 @@ use crate::snapshot::Snapshot;
 pub struct ItemChange {
     /// The item.
     pub key: ItemKey,
-    /// Its top-level fields that differ, sorted.
+    /// Its top-level fields that differ, sorted. None where a peer repeats the
+    /// name and only the repetitions differ.
     pub fields: Vec<String>,
 }
 
@@ -32,38 +33,37 @@ pub struct Change {
 }
 
 impl Change {
-    /// Compares two versions.
+    /// Compares two versions. Both are whole, so what is not in the later one
+    /// was removed. Where a peer repeats a name, all its items count as one.
     #[must_use]
     pub fn between(before: &Snapshot, after: &Snapshot) -> Self {
+        let (old, new) = (by_key(before), by_key(after));
         let mut change = Self::default();
-        let old: HashMap<&ItemKey, &Item> = first_of_each(before);
-        let new: HashMap<&ItemKey, &Item> = first_of_each(after);
         for item in after.items() {
-            if !std::ptr::eq(new[item.key()], item) {
+            let (key, group) = (item.key(), &new[item.key()]);
+            if !std::ptr::eq(group[0], item) {
                 continue;
             }
-            match old.get(item.key()) {
-                None => change.added.push(item.key().clone()),
-                Some(previous) if *previous != item => change.changed.push(ItemChange {
-                    key: item.key().clone(),
-                    fields: differing_fields(previous, item),
+            match old.get(key) {
+                None => change.added.push(key.clone()),
+                Some(previous) if !same_items(previous, group) => change.changed.push(ItemChange {
+                    key: key.clone(),
+                    fields: differing_fields(previous, group),
                 }),
                 Some(_) => {}
             }
         }
         for item in before.items() {
-            if !new.contains_key(item.key()) && std::ptr::eq(old[item.key()], item) {
+            if !new.contains_key(item.key()) && std::ptr::eq(old[item.key()][0], item) {
                 change.removed.push(item.key().clone());
             }
         }
-        let order = |list: &'_ [Item], other: &HashMap<&ItemKey, &Item>| -> Vec<ItemKey> {
-            list.iter()
-                .map(Item::key)
-                .filter(|k| other.contains_key(k))
-                .cloned()
-                .collect()
+        let unchanged = change.is_content_empty();
+        change.reordered = if unchanged {
+            before.items() != after.items()
+        } else {
+            !common(before, &old, &new).eq(common(after, &new, &old))
         };
-        change.reordered = order(before.items(), &new) != order(after.items(), &old);
         change
     }
 
@@ -80,26 +80,79 @@ impl Change {
     }
 }
 
-fn first_of_each(snapshot: &Snapshot) -> HashMap<&ItemKey, &Item> {
-    let mut map = HashMap::with_capacity(snapshot.len());
+/// The items of each name, in order; one each, unless a peer repeats names.
+type ByKey<'a> = HashMap<&'a ItemKey, Vec<&'a Item>>;
+
+fn by_key(snapshot: &Snapshot) -> ByKey<'_> {
+    let mut map = ByKey::with_capacity(snapshot.len());
     for item in snapshot.items() {
-        map.entry(item.key()).or_insert(item);
+        map.entry(item.key()).or_default().push(item);
     }
     map
 }
 
-fn differing_fields(before: &Item, after: &Item) -> Vec<String> {
-    let (Value::Object(before), Value::Object(after)) = (before.value(), after.value()) else {
+/// The names that the other has too, in order, each once.
+fn common<'a>(
+    snapshot: &'a Snapshot,
+    own: &ByKey<'_>,
+    other: &ByKey<'_>,
+) -> impl Iterator<Item = &'a ItemKey> {
+    snapshot
+        .items()
+        .iter()
+        .filter(|item| std::ptr::eq(own[item.key()][0], *item))
+        .map(Item::key)
+        .filter(|key| other.contains_key(key))
+}
+
+/// Whether two groups of one name hold the same items, in whatever order.
+fn same_items(before: &[&Item], after: &[&Item]) -> bool {
+    if before == after {
+        return true;
+    }
+    let sorted = |group: &[&Item]| {
+        let mut digests: Vec<Digest> = group.iter().map(|i| *i.digest()).collect();
+        digests.sort_unstable();
+        digests
+    };
+    before.len() == after.len() && before.len() > 1 && sorted(before) == sorted(after)
+}
+
+/// The fields that differ between the first items of two groups.
+fn differing_fields(before: &[&Item], after: &[&Item]) -> Vec<String> {
+    let (Some(before), Some(after)) = (before.first(), after.first()) else {
         return Vec::new();
     };
+    let (before, after) = (fields(before), fields(after));
     before
         .keys()
         .chain(after.keys())
         .collect::<BTreeSet<_>>()
         .into_iter()
-        .filter(|field| before.get(*field) != after.get(*field))
+        .filter(|field| !same_values(before.get(*field), after.get(*field)))
         .cloned()
         .collect()
+}
+
+/// The values of each top-level field, as written; more than one where a field
+/// is repeated.
+fn fields(item: &Item) -> BTreeMap<String, Vec<&str>> {
+    let mut map = BTreeMap::<String, Vec<&str>>::new();
+    for (name, value) in members(item.text()).unwrap_or_default() {
+        map.entry(name).or_default().push(value.get());
+    }
+    map
+}
+
+fn same_values(before: Option<&Vec<&str>>, after: Option<&Vec<&str>>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else {
+        return false;
+    };
+    before.len() == after.len()
+        && before
+            .iter()
+            .zip(after)
+            .all(|(one, other)| one == other || Digest::of(one) == Digest::of(other))
 }
 
 /// Names shown before a list is cut short.
@@ -127,11 +180,10 @@ impl fmt::Display for Change {
             parts.push(format!("{} removed ({list})", self.removed.len()));
         }
         if !self.changed.is_empty() {
-            let list = names(
-                self.changed
-                    .iter()
-                    .map(|c| format!("{}: {}", c.key, c.fields.join(", "))),
-            );
+            let list = names(self.changed.iter().map(|c| match c.fields.as_slice() {
+                [] => c.key.to_string(),
+                fields => format!("{}: {}", c.key, fields.join(", ")),
+            }));
             parts.push(format!("{} changed ({list})", self.changed.len()));
         }
         if self.reordered {
@@ -147,7 +199,7 @@ impl fmt::Display for Change {
 #[cfg(test)]
 mod tests {
     use relist_protocol::CatalogKind;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -187,5 +239,36 @@ mod tests {
             Snapshot::new(CatalogKind::Tools, vec![two]),
         );
         assert!(Change::between(&one, &two).is_empty());
+    }
+
+    fn texts(items: &[&str]) -> Snapshot {
+        let items = items
+            .iter()
+            .map(|text| Item::parse(CatalogKind::Tools, text).expect("a tool"))
+            .collect();
+        Snapshot::new(CatalogKind::Tools, items)
+    }
+
+    #[test]
+    fn only_fields_whose_content_differs_are_named() {
+        let before = texts(&[r#"{"name":"a","n":1,"big":9007199254740992,"x":1e400}"#]);
+        let after = texts(&[r#"{"name":"a","n":1.0,"big":9007199254740993,"x":1e400}"#]);
+        assert_eq!(
+            Change::between(&before, &after).to_string(),
+            "1 changed (a: big)"
+        );
+    }
+
+    #[test]
+    fn a_repeated_name_is_compared_with_all_its_items() {
+        let (one, two) = (r#"{"name":"a"}"#, r#"{"name":"a","n":2}"#);
+        let change = |before: &[&str], after: &[&str]| {
+            Change::between(&texts(before), &texts(after)).to_string()
+        };
+        assert_eq!(change(&[one, two], &[one]), "1 changed (a)");
+        assert_eq!(change(&[one, two], &[two, one]), "order changed");
+        assert_eq!(change(&[one, two], &[one, two]), "no change");
+        assert_eq!(change(&[one, two], &[]), "1 removed (a)");
+        assert_eq!(change(&[], &[one, two]), "1 added (a)");
     }
 }

@@ -14,7 +14,8 @@ pub enum Digest {
     /// compute it from the item.
     Canonical([u8; 32]),
     /// Of the text as it was written, because canonical form would lose
-    /// something: a number beyond a double, a lone surrogate, a repeated member.
+    /// something (a number beyond a double, a lone surrogate, a repeated member)
+    /// or cannot be had (a depth of more than 127).
     Opaque([u8; 32]),
 }
 
@@ -159,6 +160,67 @@ mod tests {
 
     fn form(text: &str) -> String {
         canonical(text).expect(text)
+    }
+
+    /// RFC 8785, appendix B: doubles by their bits, and how they are written.
+    #[test]
+    fn doubles_are_written_as_the_rfc_says() {
+        for (bits, expected) in [
+            (0x0000_0000_0000_0000, "0"),
+            (0x8000_0000_0000_0000, "0"),
+            (0x0000_0000_0000_0001, "5e-324"),
+            (0x8000_0000_0000_0001, "-5e-324"),
+            (0x7fef_ffff_ffff_ffff, "1.7976931348623157e+308"),
+            (0xffef_ffff_ffff_ffff, "-1.7976931348623157e+308"),
+            (0x4340_0000_0000_0000, "9007199254740992"),
+            (0xc340_0000_0000_0000, "-9007199254740992"),
+            (0x4430_0000_0000_0000, "295147905179352830000"),
+            (0x44b5_2d02_c7e1_4af5, "9.999999999999997e+22"),
+            (0x44b5_2d02_c7e1_4af6, "1e+23"),
+            (0x44b5_2d02_c7e1_4af7, "1.0000000000000001e+23"),
+            (0x444b_1ae4_d6e2_ef4e, "999999999999999700000"),
+            (0x444b_1ae4_d6e2_ef4f, "999999999999999900000"),
+            (0x444b_1ae4_d6e2_ef50, "1e+21"),
+            (0x3eb0_c6f7_a0b5_ed8c, "9.999999999999997e-7"),
+            (0x3eb0_c6f7_a0b5_ed8d, "0.000001"),
+            (0x41b3_de43_5555_5553, "333333333.3333332"),
+            (0x41b3_de43_5555_5554, "333333333.33333325"),
+            (0x41b3_de43_5555_5555, "333333333.3333333"),
+            (0x41b3_de43_5555_5556, "333333333.3333334"),
+            (0x41b3_de43_5555_5557, "333333333.33333343"),
+            (0xbecb_f647_612f_3696, "-0.0000033333333333333333"),
+            (0x4314_3ff3_c1cb_0959, "1424953923781206.2"),
+        ] {
+            let written = serde_json_canonicalizer::to_string(&f64::from_bits(bits));
+            assert_eq!(written.expect("finite"), expected, "{bits:016x}");
+            // What is canonical once stays so.
+            assert_eq!(form(expected), expected);
+        }
+        for bits in [0x7fff_ffff_ffff_ffff, 0x7ff0_0000_0000_0000] {
+            assert!(serde_json_canonicalizer::to_string(&f64::from_bits(bits)).is_err());
+        }
+    }
+
+    /// The RFC's published test data: `arrays.json` and `weird.json`.
+    #[test]
+    fn the_published_documents_are_written_as_published() {
+        assert_eq!(
+            form(r#"[ 56, { "d": true, "10": null, "1": [ ] } ]"#),
+            r#"[56,{"1":[],"10":null,"d":true}]"#
+        );
+        let weird = r#"{
+            "\u20ac": "Euro Sign",
+            "\r": "Carriage Return",
+            "\u000a": "Newline",
+            "1": "One",
+            "\u0080": "Control\u007f",
+            "\ud83d\ude02": "Smiley",
+            "\u00f6": "Latin Small Letter O With Diaeresis",
+            "\ufb33": "Hebrew Letter Dalet With Dagesh",
+            "</script>": "Browser Challenge"
+        }"#;
+        let expected = "{\"\\n\":\"Newline\",\"\\r\":\"Carriage Return\",\"1\":\"One\",\"</script>\":\"Browser Challenge\",\"\u{80}\":\"Control\u{7f}\",\"\u{f6}\":\"Latin Small Letter O With Diaeresis\",\"\u{20ac}\":\"Euro Sign\",\"\u{1f602}\":\"Smiley\",\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}";
+        assert_eq!(form(weird), expected);
     }
 
     /// RFC 8785, section 3.2.3: sorting by UTF-16 code units.

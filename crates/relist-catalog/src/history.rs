@@ -16,7 +16,8 @@ pub struct HistoryLimits {
     /// Age since a snapshot was replaced (default 10 min).
     pub age: Duration,
     /// Bytes of item text that older snapshots do not share with the next
-    /// newer one (default 64 MiB).
+    /// newer one (default 64 MiB). Not counted: the list of items and its index,
+    /// some 50 bytes for each item of each snapshot, which [`Self::count`] bounds.
     pub bytes: usize,
 }
 
@@ -77,8 +78,15 @@ impl History {
         false
     }
 
-    /// Makes the snapshot the current one.
+    /// Makes the snapshot the current one, at the time `now`. One that holds
+    /// the same items in the same order takes the place of the current one, so
+    /// that commits of nothing push no version out.
     pub fn push(&mut self, now: Duration, snapshot: Snapshot) {
+        if snapshot.items() == self.current.items() {
+            self.current = snapshot;
+            self.expire(now);
+            return;
+        }
         let previous = std::mem::replace(&mut self.current, snapshot);
         let bytes = unshared_bytes(&previous, &self.current);
         self.past_bytes += bytes;
@@ -226,7 +234,41 @@ mod tests {
             cursor_of(&ours)
                 .resolve(CatalogKind::Tools, &history)
                 .expect_err("other order"),
-            CursorError::SnapshotGone
+            CursorError::OtherOrder
         );
+    }
+
+    #[test]
+    fn a_replica_with_the_same_order_continues_the_walk() {
+        let history = History::new(version(1), HistoryLimits::default());
+        let cursor = cursor_of(&version(1));
+        let (_, position) = cursor.resolve(CatalogKind::Tools, &history).expect("same");
+        assert_eq!(position, 1);
+    }
+
+    #[test]
+    fn commits_of_nothing_push_no_version_out() {
+        let mut history = History::new(version(1), HistoryLimits::default());
+        history.push(secs(0), version(2));
+        for n in 0..200 {
+            history.push(secs(n), version(2));
+        }
+        assert_eq!(history.len(), 2);
+        assert!(history.find(version(1).tag()).is_some());
+    }
+
+    #[test]
+    fn bytes_count_what_is_not_shared() {
+        let mut limits = HistoryLimits::default();
+        // One item of version 1 and no more.
+        limits.bytes = r#"{"name":"a","v":1}"#.len();
+        let first = version(1);
+        let mut history = History::new(first.clone(), limits);
+        let mut edit = first.edit();
+        edit.upsert(version(2).items()[0].clone());
+        history.push(secs(0), edit.finish().expect("unique"));
+        assert_eq!(history.len(), 2);
+        history.push(secs(0), version(3));
+        assert_eq!(history.len(), 1);
     }
 }

@@ -1,15 +1,16 @@
 //! One tool, resource, template or prompt, kept exactly as the server wrote it.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use relist_protocol::CatalogKind;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::digest::Digest;
+use crate::members::{KeyField, key_field};
 
 /// What names an item within its catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +36,13 @@ impl AsRef<str> for ItemKey {
     }
 }
 
+/// A map by key is asked with a plain text, without making a key of it.
+impl Borrow<str> for ItemKey {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for ItemKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -43,6 +51,7 @@ impl fmt::Display for ItemKey {
 
 /// Why a text is not an item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ItemError {
     /// The text is not one JSON object.
     #[error("a {noun} is a JSON object: {reason}")]
@@ -55,6 +64,14 @@ pub enum ItemError {
     /// The field that names the item is missing or not a string.
     #[error("a {noun} has a string in `{field}`")]
     NoKey {
+        /// The word for the item.
+        noun: &'static str,
+        /// The field.
+        field: &'static str,
+    },
+    /// The field that names the item is there more than once.
+    #[error("a {noun} names itself once, and `{field}` is repeated")]
+    RepeatedKey {
         /// The word for the item.
         noun: &'static str,
         /// The field.
@@ -75,23 +92,15 @@ struct Inner {
     digest: OnceLock<Digest>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Keys<'a> {
-    #[serde(default, borrow)]
-    name: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    uri: Option<&'a RawValue>,
-    #[serde(default, borrow)]
-    uri_template: Option<&'a RawValue>,
-}
-
 impl Item {
-    /// Reads an item from the text of one JSON object.
+    /// Reads an item from the text of one JSON object, which is kept as given
+    /// (without the white space around it). Only the field that names the item
+    /// is read, and nothing is hashed.
     ///
     /// # Errors
     ///
-    /// [`ItemError`] when the text is not a JSON object or does not name itself.
+    /// [`ItemError`] when the text is not a JSON object, or has no field that
+    /// names it, or has it twice, or has something else than a string there.
     pub fn parse(kind: CatalogKind, text: &str) -> Result<Self, ItemError> {
         let raw: Box<RawValue> =
             serde_json::from_str(text).map_err(|e| ItemError::NotAnObject {
@@ -124,29 +133,18 @@ impl Item {
     }
 
     fn own(kind: CatalogKind, raw: Box<RawValue>) -> Result<Self, ItemError> {
-        // serde would read a struct from an array, too.
-        if !raw.get().starts_with('{') {
-            return Err(ItemError::NotAnObject {
-                noun: kind.noun(),
-                reason: "it is another JSON value".to_owned(),
-            });
-        }
-        let keys: Keys<'_> =
-            serde_json::from_str(raw.get()).map_err(|e| ItemError::NotAnObject {
-                noun: kind.noun(),
-                reason: e.to_string(),
-            })?;
-        let key = match kind {
-            CatalogKind::Tools | CatalogKind::Prompts => keys.name,
-            CatalogKind::Resources => keys.uri,
-            CatalogKind::ResourceTemplates => keys.uri_template,
+        let (noun, field) = (kind.noun(), kind.key_field());
+        let key = match key_field(raw.get(), field) {
+            Ok(KeyField::Text(key)) => key,
+            Ok(KeyField::Missing | KeyField::NotText) => {
+                return Err(ItemError::NoKey { noun, field });
+            }
+            Ok(KeyField::Repeated) => return Err(ItemError::RepeatedKey { noun, field }),
+            Err(e) => {
+                let reason = e.to_string();
+                return Err(ItemError::NotAnObject { noun, reason });
+            }
         };
-        let key: String =
-            key.and_then(|k| serde_json::from_str(k.get()).ok())
-                .ok_or(ItemError::NoKey {
-                    noun: kind.noun(),
-                    field: kind.key_field(),
-                })?;
         Ok(Self(Arc::new(Inner {
             key: ItemKey(key.into()),
             raw,
@@ -172,8 +170,8 @@ impl Item {
         &self.0.raw
     }
 
-    /// The item, parsed. `null` for one that holds what no value can (a number
-    /// beyond the range of a double).
+    /// The item, parsed. `null` for one that holds what no value can: a number
+    /// beyond the range of a double, a lone surrogate, a depth of more than 127.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_str(self.text()).unwrap_or_default()
@@ -186,10 +184,15 @@ impl Item {
         crate::digest::canonical(self.text()).unwrap_or_else(|| self.text().to_owned())
     }
 
-    /// The digest of the item's content, computed once.
+    /// The digest of the item's content, computed when it is first asked for.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         self.0.digest.get_or_init(|| Digest::of(self.text()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.0.digest.get().is_some()
     }
 }
 
@@ -241,6 +244,46 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn an_item_that_names_itself_twice_is_refused() {
+        assert_eq!(
+            Item::parse(CatalogKind::Tools, r#"{"name":"a","name":"b"}"#),
+            Err(ItemError::RepeatedKey {
+                noun: "tool",
+                field: "name"
+            })
+        );
+    }
+
+    #[test]
+    fn an_item_that_canonical_form_cannot_hold_is_kept_as_it_is() {
+        for text in [
+            r#"{"name":"a","x":9007199254740993}"#,
+            r#"{"name":"a","x":1e400}"#,
+            r#"{"name":"a","uri":"1","uri":"2"}"#,
+            r#"{"name":"a","x":"\ud83d"}"#,
+            r#"{"\ude00\ud83d":1,"name":"a"}"#,
+        ] {
+            let item = Item::parse(CatalogKind::Tools, text).expect(text);
+            assert_eq!(item.text(), text);
+            assert!(!item.digest().is_canonical(), "{text}");
+            assert_eq!(item.canonical_text(), text);
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_only_read_and_compared_with_itself_is_not_hashed() {
+        let text = r#"{"name":"a"}"#;
+        let one = Item::parse(CatalogKind::Tools, text).expect("a tool");
+        let two = Item::parse(CatalogKind::Tools, text).expect("a tool");
+        assert_eq!(one, two);
+        assert_ne!(
+            one,
+            Item::parse(CatalogKind::Tools, r#"{"name":"b"}"#).expect("a tool")
+        );
+        assert!(!one.is_hashed() && !two.is_hashed());
     }
 
     #[test]

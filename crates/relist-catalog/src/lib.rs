@@ -6,6 +6,7 @@
 //! | [`digest`] | what an item's content hashes to, independent of spelling |
 //! | [`tag`] | what a whole collection hashes to, independent of order and paging |
 //! | [`snapshot`] | one version of a catalog: whole, and never changed |
+//! | [`page`] | a snapshot, a page at a time |
 //! | [`change`] | what differs between two snapshots |
 //! | [`cursor`] | a position in one snapshot, and in no other |
 //! | [`history`] | the recent snapshots that cursors and conditional requests may name |
@@ -29,6 +30,8 @@ pub mod digest;
 pub mod history;
 pub mod item;
 mod lossless;
+mod members;
+pub mod page;
 pub mod snapshot;
 pub mod tag;
 
@@ -37,5 +40,6 @@ pub use cursor::{Cursor, CursorError};
 pub use digest::Digest;
 pub use history::{History, HistoryLimits};
 pub use item::{Item, ItemError, ItemKey};
-pub use snapshot::{DuplicateKey, OrderFingerprint, Page, PageSize, Snapshot, SnapshotEdit};
+pub use page::{Page, PageSize};
+pub use snapshot::{DuplicateKey, OrderFingerprint, Snapshot, SnapshotEdit};
 pub use tag::{EntityTag, TagError, TagForm, tag_of_value};

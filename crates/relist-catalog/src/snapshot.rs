@@ -1,19 +1,21 @@
 //! One version of a catalog: whole, shared, and never changed.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use relist_protocol::CatalogKind;
 use sha2::{Digest as _, Sha256};
 
-use crate::cursor::Cursor;
 use crate::item::{Item, ItemKey};
 use crate::tag::EntityTag;
 
+mod edit;
+
+pub use edit::{DuplicateKey, SnapshotEdit};
+
 /// A fingerprint of content and order together. The tag leaves order out; a
-/// position is only meaningful within one order.
+/// position is only meaningful within one order. The first 64 bits of a SHA-256
+/// over keys and digests, so that replicas agree on it without talking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OrderFingerprint([u8; 8]);
 
@@ -25,44 +27,6 @@ impl OrderFingerprint {
     pub(crate) const fn bytes(self) -> [u8; 8] {
         self.0
     }
-}
-
-/// How many items go on a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageSize(NonZeroUsize);
-
-impl PageSize {
-    /// A page size; `None` for zero.
-    #[must_use]
-    pub const fn new(items: usize) -> Option<Self> {
-        match NonZeroUsize::new(items) {
-            Some(items) => Some(Self(items)),
-            None => None,
-        }
-    }
-
-    /// The number of items.
-    #[must_use]
-    pub const fn get(self) -> usize {
-        self.0.get()
-    }
-}
-
-impl Default for PageSize {
-    /// 1,000 items: most servers' whole list on one page.
-    fn default() -> Self {
-        Self(NonZeroUsize::MIN.saturating_add(999))
-    }
-}
-
-/// Two items of one name, where each name may appear once.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("two {kind} are named {key:?}")]
-pub struct DuplicateKey {
-    /// The catalog.
-    pub kind: CatalogKind,
-    /// The repeated name.
-    pub key: String,
 }
 
 /// One version of a catalog. Cheap to clone.
@@ -79,15 +43,6 @@ struct Inner {
     index: OnceLock<HashMap<ItemKey, usize>>,
     tag: OnceLock<EntityTag>,
     order: OnceLock<OrderFingerprint>,
-}
-
-/// Some consecutive items, and where the rest begins.
-#[derive(Debug)]
-pub struct Page<'a> {
-    /// The items.
-    pub items: &'a [Item],
-    /// The next page, unless this is the last.
-    pub next: Option<Cursor>,
 }
 
 impl Snapshot {
@@ -136,7 +91,7 @@ impl Snapshot {
     /// The first item of the name, found without a search.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Item> {
-        let at = self.index().get(&ItemKey::new(key))?;
+        let at = self.index().get(key)?;
         self.0.items.get(*at)
     }
 
@@ -213,88 +168,28 @@ impl Snapshot {
         self.0.items.iter().map(|i| i.text().len()).sum()
     }
 
-    /// The page that begins at a position.
+    /// The next version, of these items. Those whose text is as it was share
+    /// the earlier allocation, digest included: a list that is read anew from a
+    /// file or a peer hashes only what differs. Repeated names are kept, as by
+    /// [`Self::new`].
     #[must_use]
-    pub fn page(&self, position: usize, size: PageSize) -> Page<'_> {
-        let from = position.min(self.len());
-        let to = from.saturating_add(size.get()).min(self.len());
-        Page {
-            items: &self.0.items[from..to],
-            next: (to < self.len()).then(|| Cursor::at(self, to)),
+    pub fn successor(&self, mut items: Vec<Item>) -> Self {
+        for item in &mut items {
+            if let Some(same) = self
+                .get(item.key().as_str())
+                .filter(|old| old.text() == item.text())
+            {
+                *item = same.clone();
+            }
         }
+        Self::new(self.kind(), items)
     }
 
     /// Begins the next version. Items that are not touched are shared, digests
     /// included: changing one of ten thousand hashes one.
     #[must_use]
     pub fn edit(&self) -> SnapshotEdit {
-        SnapshotEdit {
-            kind: self.kind(),
-            items: self.0.items.iter().cloned().map(Some).collect(),
-            index: self.index().clone(),
-            duplicate: self.duplicate_keys().into_iter().next(),
-        }
-    }
-}
-
-/// The next version of a catalog, in the making.
-#[derive(Debug, Clone)]
-pub struct SnapshotEdit {
-    kind: CatalogKind,
-    /// Removed items leave a hole until the end, so that the index stays right.
-    items: Vec<Option<Item>>,
-    index: HashMap<ItemKey, usize>,
-    duplicate: Option<ItemKey>,
-}
-
-impl SnapshotEdit {
-    /// Replaces the item of the same name in its place, or appends a new one.
-    pub fn upsert(&mut self, item: Item) {
-        match self.index.entry(item.key().clone()) {
-            Entry::Occupied(place) => self.items[*place.get()] = Some(item),
-            Entry::Vacant(place) => {
-                place.insert(self.items.len());
-                self.items.push(Some(item));
-            }
-        }
-    }
-
-    /// Removes the item of the name; answers whether there was one.
-    pub fn remove(&mut self, key: &str) -> bool {
-        match self.index.remove(&ItemKey::new(key)) {
-            Some(at) => self.items[at].take().is_some(),
-            None => false,
-        }
-    }
-
-    /// The item of the name, as the edit has it so far.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Item> {
-        self.items[*self.index.get(&ItemKey::new(key))?].as_ref()
-    }
-
-    /// Replaces everything, order included.
-    pub fn replace_all(&mut self, items: Vec<Item>) {
-        let snapshot = Snapshot::new(self.kind, items);
-        *self = snapshot.edit();
-    }
-
-    /// The new version.
-    ///
-    /// # Errors
-    ///
-    /// [`DuplicateKey`] when two items have one name.
-    pub fn finish(self) -> Result<Snapshot, DuplicateKey> {
-        if let Some(key) = self.duplicate {
-            return Err(DuplicateKey {
-                kind: self.kind,
-                key: key.to_string(),
-            });
-        }
-        Ok(Snapshot::new(
-            self.kind,
-            self.items.into_iter().flatten().collect(),
-        ))
+        SnapshotEdit::begin(self)
     }
 }
 
@@ -315,25 +210,6 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_keeps_the_place_of_what_it_changes() {
-        let mut edit = tools(&["a", "b", "c"]).edit();
-        edit.upsert(tool("b", "new"));
-        assert!(edit.remove("a"));
-        assert!(!edit.remove("a"));
-        edit.upsert(tool("d", ""));
-        let next = edit.finish().expect("unique");
-        let names: Vec<&str> = next.items().iter().map(|i| i.key().as_str()).collect();
-        assert_eq!(names, ["b", "c", "d"]);
-    }
-
-    #[test]
-    fn an_edit_refuses_a_repeated_name() {
-        let mut edit = tools(&["a"]).edit();
-        edit.replace_all(vec![tool("x", ""), tool("x", "again")]);
-        assert_eq!(edit.finish().expect_err("repeated").key, "x");
-    }
-
-    #[test]
     fn a_list_read_from_a_peer_may_repeat_names_and_says_so() {
         let snapshot = tools(&["a", "b", "a", "a"]);
         assert_eq!(snapshot.duplicate_keys(), [ItemKey::new("a")]);
@@ -341,27 +217,40 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_found_and_the_first_of_a_repeated_one() {
+        let snapshot = Snapshot::new(
+            CatalogKind::Tools,
+            vec![tool("a", "1"), tool("b", "2"), tool("a", "3")],
+        );
+        assert_eq!(snapshot.get("a"), Some(&tool("a", "1")));
+        assert_eq!(snapshot.get("c"), None);
+    }
+
+    #[test]
+    fn nothing_is_hashed_before_a_tag_is_asked_for() {
+        let snapshot = tools(&["a", "b"]);
+        assert!(snapshot.get("b").is_some());
+        assert!(snapshot.duplicate_keys().is_empty());
+        assert!(snapshot.items().iter().all(|i| !i.is_hashed()));
+        assert_eq!(snapshot.tag(), snapshot.clone().tag());
+        assert!(snapshot.items().iter().all(Item::is_hashed));
+    }
+
+    #[test]
+    fn a_list_that_is_read_anew_hashes_only_what_differs() {
+        let before = tools(&["a", "b", "c"]);
+        let _ = before.tag();
+        let items = vec![tool("c", ""), tool("b", "new"), tool("d", "")];
+        let after = before.successor(items.clone());
+        let hashed: Vec<bool> = after.items().iter().map(Item::is_hashed).collect();
+        assert_eq!(hashed, [true, false, false]);
+        assert_eq!(after.tag(), Snapshot::new(CatalogKind::Tools, items).tag());
+    }
+
+    #[test]
     fn order_is_not_content() {
         let (one, other) = (tools(&["a", "b"]), tools(&["b", "a"]));
         assert!(one.same_content(&other));
         assert!(!one.same_order(&other));
-    }
-
-    #[test]
-    fn pages_cover_the_snapshot_and_end() {
-        let snapshot = tools(&["a", "b", "c"]);
-        let size = PageSize::new(2).expect("two");
-        let first = snapshot.page(0, size);
-        assert_eq!((first.items.len(), first.next.is_some()), (2, true));
-        let last = snapshot.page(2, size);
-        assert_eq!((last.items.len(), last.next.is_some()), (1, false));
-        assert!(snapshot.page(9, size).items.is_empty());
-        // Exactly full pages are followed by no empty one.
-        assert!(
-            snapshot
-                .page(0, PageSize::new(3).expect("three"))
-                .next
-                .is_none()
-        );
     }
 }

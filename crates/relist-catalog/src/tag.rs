@@ -1,7 +1,17 @@
 //! What a whole collection hashes to (draft: Definition Tags).
 //!
 //! Independent of order, paging and lifetime, so that replicas agree without
-//! talking to each other and a receiver can verify what it got.
+//! talking to each other and a receiver can verify what it got:
+//!
+//! ```text
+//! "sha256:" + base64url( SHA-256( "relist/definition-tag/1\0"
+//!     ‖ length of the method, 8 bytes ‖ method      such as tools/list
+//!     ‖ number of items, 8 bytes
+//!     ‖ 32 bytes of each item's digest, sorted by key (as UTF-8) and digest ) )
+//! ```
+//!
+//! Numbers are big-endian, base64url is unpadded. The form is `opaque:` where
+//! an item has no canonical form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +50,7 @@ pub enum TagForm {
 
 /// Why a text is not accepted as a tag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TagError {
     /// An empty text identifies nothing.
     #[error("a tag is not empty")]
@@ -139,6 +150,31 @@ mod tests {
         let empty = |kind| EntityTag::of(kind, std::iter::empty());
         assert_eq!(empty(CatalogKind::Tools).form(), TagForm::Verifiable);
         assert_ne!(empty(CatalogKind::Tools), empty(CatalogKind::Prompts));
+    }
+
+    /// Computed by another program in another language, from the text of the
+    /// module: these tags may change only with [`DOMAIN`].
+    #[test]
+    fn tags_are_what_another_program_computes() {
+        let tag = |items: &[(&str, &str)]| {
+            let items: Vec<(ItemKey, Digest)> = items
+                .iter()
+                .map(|(key, text)| (ItemKey::new(key), Digest::of(text)))
+                .collect();
+            EntityTag::of(CatalogKind::Tools, items.iter().map(|(k, d)| (k, d)))
+        };
+        assert_eq!(
+            tag(&[]).as_str(),
+            "sha256:UC_vErfCLNE1gotZom34Z_kOmUNfzhqzw1dW61XvsKg"
+        );
+        let a = ("a", r#"{"name":"a"}"#);
+        let b = ("b", r#"{"name":"b","description":"\u00e9"}"#);
+        for items in [[a, b], [b, a]] {
+            assert_eq!(
+                tag(&items).as_str(),
+                "sha256:wVgOUOher5EHJPydSAJtmxgscIv44npgVc3VIEzbvS0"
+            );
+        }
     }
 
     #[test]

@@ -229,7 +229,10 @@ pub struct Freshness<I> {
 }
 
 /// Deliberate faults, by which the model checker proves that it would see them.
-#[cfg_attr(not(test), allow(dead_code, reason = "compiled to nothing outside tests"))]
+#[cfg_attr(
+    not(test),
+    allow(dead_code, reason = "compiled to nothing outside tests")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
     /// A hint during a refresh is dropped.
@@ -635,7 +638,9 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             self.last_hint_start = Some(now);
         }
         let tag = self.held.as_ref().and_then(|h| h.tag.clone());
-        let known = tag.clone().filter(|_| up.offer.conditional && !up.distrusted);
+        let known = tag
+            .clone()
+            .filter(|_| up.offer.conditional && !up.distrusted);
         let refresh = Refresh::new(self.refreshes, up.epoch, now, due, known, tag);
         up.work = Work::Refreshing(Box::new(refresh));
         self.fetch(None);
@@ -715,9 +720,7 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
         if self.policy.refresh_on_expiry && !held.hints.ttl.is_zero() {
             // Ahead of the expiry by jitter, so that the clients of one
             // commit do not come back in one instant.
-            let ttl = self
-                .jitter
-                .shorten(held.hints.ttl, self.policy.poll_jitter);
+            let ttl = self.jitter.shorten(held.hints.ttl, self.policy.poll_jitter);
             candidates.push((held.first_page + ttl, Trigger::Expiry));
         }
         if up.watch != Watch::Live {
@@ -762,10 +765,7 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             Link::Up(up) => {
                 (up.epoch, up.watch, &up.unavailable, up.distrusted).hash(hasher);
                 match &up.work {
-                    Work::Idle { due } => due
-                        .as_ref()
-                        .map(|d| (d.trigger, d.pace))
-                        .hash(hasher),
+                    Work::Idle { due } => due.as_ref().map(|d| (d.trigger, d.pace)).hash(hasher),
                     Work::Refreshing(refresh) => refresh.hash_essence(hasher),
                 }
             }

@@ -243,9 +243,9 @@ impl World {
     }
 
     fn is_current(&self) -> bool {
-        self.adopted
-            .as_ref()
-            .is_some_and(|items| items.len() == 2 && items.iter().all(|e| e.version == self.version))
+        self.adopted.as_ref().is_some_and(|items| {
+            items.len() == 2 && items.iter().all(|e| e.version == self.version)
+        })
     }
 }
 
@@ -480,6 +480,9 @@ fn each_rule_that_is_left_out_is_found_out() {
             mutation: Some(mutation),
             ..Network::of(Paging::LiveTagged)
         };
-        assert!(breaks(network, rule), "{mutation:?} goes unnoticed by {rule:?}");
+        assert!(
+            breaks(network, rule),
+            "{mutation:?} goes unnoticed by {rule:?}"
+        );
     }
 }

@@ -65,7 +65,9 @@ pub enum WalkFault {
         page: usize,
     },
     /// Pages keep coming and bring nothing new.
-    #[error("{pages} pages in a row repeat items that were already listed: the list would never end")]
+    #[error(
+        "{pages} pages in a row repeat items that were already listed: the list would never end"
+    )]
     NothingNew {
         /// How many pages in a row.
         pages: usize,
@@ -294,7 +296,11 @@ mod tests {
     fn new_cursors_with_old_items_end_the_walk() {
         let mut walk = Walk::new();
         for n in 0..100 {
-            let step = walk.take(T, page(&["a", "b"], Some(&n.to_string())), &Policy::default());
+            let step = walk.take(
+                T,
+                page(&["a", "b"], Some(&n.to_string())),
+                &Policy::default(),
+            );
             if let Step::Fault(fault) = step {
                 assert_eq!(fault, WalkFault::NothingNew { pages: 8 });
                 return;

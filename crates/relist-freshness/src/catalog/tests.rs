@@ -524,7 +524,11 @@ fn a_hint_between_pages_without_tags_makes_the_walk_start_over() {
     assert_eq!(bench.adopted.len(), 2);
     assert!(bench.adopted[1].items.iter().all(|t| t.1 == 2));
     bench.pass(secs(3600));
-    assert_eq!(bench.records.len(), 2, "the hint was answered by the second walk");
+    assert_eq!(
+        bench.records.len(),
+        2,
+        "the hint was answered by the second walk"
+    );
 }
 
 #[test]
