@@ -214,7 +214,7 @@ impl Client {
             options.known_tags = self.known_tags();
         }
         let result = connection.call_with_input(method, params, options).await;
-        if let Err(RequestError::SessionGone | RequestError::Closed) = &result {
+        if result.as_ref().is_err_and(RequestError::ends_connection) {
             self.report_broken(epoch).await;
         }
         Ok(result?)

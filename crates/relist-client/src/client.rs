@@ -104,6 +104,18 @@ impl Drop for Shared {
     }
 }
 
+/// Why a client has no first connection.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The first attempt failed.
+    #[error(transparent)]
+    Connect(Arc<ConnectError>),
+    /// The client was closed meanwhile.
+    #[error("the client was closed before it was connected")]
+    Closed,
+}
+
 impl Client {
     /// Starts a client. It connects, and connects again, on its own; must be
     /// called within a tokio runtime.
@@ -129,7 +141,7 @@ impl Client {
     /// # Errors
     ///
     /// The failure of the first attempt; the client is closed then.
-    pub async fn connect(options: Options) -> Result<Self, Arc<ConnectError>> {
+    pub async fn connect(options: Options) -> Result<Self, StartError> {
         let client = Self::start(options);
         let mut link = client.shared.link.clone();
         let first = link
@@ -140,9 +152,9 @@ impl Client {
             Ok((true, _)) => Ok(client),
             Ok((false, Some(error))) => {
                 client.close().await;
-                Err(error)
+                Err(StartError::Connect(error))
             }
-            _ => Err(Arc::new(ConnectError::closed())),
+            _ => Err(StartError::Closed),
         }
     }
 
@@ -233,7 +245,7 @@ impl Client {
 
     /// The current connection, waiting for one that is being opened.
     pub(crate) async fn connection(&self) -> Result<(Epoch, Arc<Connection>), CallError> {
-        let timeout = self.shared.options.config.connect_timeout();
+        let timeout = self.shared.options.config.connect_timeout;
         let mut link = self.shared.link.clone();
         let ready = link.wait_for(|l| l.connection.is_some() || l.closed);
         let connection = match tokio::time::timeout(timeout, ready).await {
@@ -259,7 +271,7 @@ impl Client {
     /// The tags of the copies that calls are made against, where `tags` is on.
     pub(crate) fn known_tags(&self) -> BTreeMap<String, String> {
         let config = &self.shared.options.config;
-        if !config.switches().contains(Switch::Tags) {
+        if !config.switches.contains(Switch::Tags) {
             return BTreeMap::new();
         }
         let mut tags: BTreeMap<String, String> = self

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use relist_catalog::Snapshot;
-use relist_freshness::catalog::{Action, Adoption, Freshness, Need, Offer, Phase, Ticket};
+use relist_freshness::catalog::{Action, Adoption, Freshness, Need, Offer, Ticket};
 use relist_freshness::policy::Policy;
 use relist_freshness::record::{Outcome, RefreshRecord};
 use relist_freshness::stream::{StreamKeeper, StreamPolicy, StreamState};
@@ -287,7 +287,7 @@ impl Driver {
     }
 
     fn act(&mut self, n: usize, action: Action<Item>) {
-        let over_http = self.options.target.is_http();
+        let over_http = matches!(self.options.target, crate::config::Target::Http(_));
         match action {
             Action::Fetch(fetch) => self.fetch(n, fetch),
             Action::Cancel(ticket) => {
@@ -300,7 +300,6 @@ impl Driver {
             }
             Action::Adopt(adoption) => self.catalogs[n].adopt(adoption, over_http),
             Action::Record(record) => self.record(n, record),
-            _ => {}
         }
     }
 
@@ -426,7 +425,7 @@ impl Driver {
             let open = Connection::open(
                 &options.target,
                 options.config.clone(),
-                options.eras.clone(),
+                &options.eras,
             );
             let opened = tokio::select! {
                 opened = open => opened,
@@ -458,7 +457,7 @@ impl Driver {
         let closing = self.closing.clone();
         tokio::spawn(async move {
             tokio::select! {
-                () = connection.closed() => {
+                _ = connection.closed() => {
                     let _ = report.send(Event::ConnectionClosed(epoch)).await;
                 }
                 () = closing.cancelled() => {}
@@ -520,9 +519,4 @@ fn answer(catalog: &Catalog, reply: Option<oneshot::Sender<Asked>>, usable: bool
             more,
         });
     }
-}
-
-/// Whether a phase lets an application expect anything from the server.
-pub(crate) const fn is_connected(phase: Phase) -> bool {
-    !matches!(phase, Phase::Disconnected | Phase::Initializing)
 }

@@ -37,7 +37,6 @@ impl TrailEntry {
             Outcome::NotModified => "not modified".to_owned(),
             Outcome::Failed(failure) => format!("failed: {failure}"),
             Outcome::Abandoned => "abandoned: the connection was replaced".to_owned(),
-            _ => r.outcome.word().to_owned(),
         };
         let restarts = match r.restarts {
             0 => String::new(),

@@ -40,7 +40,7 @@ pub(super) async fn list(
         params.insert("cursor".to_owned(), Value::String(cursor));
     }
     let mut options = RequestOptions::default();
-    options.cancel = Some(cancel);
+    options.cancel = cancel;
     // The extension's results are legal on the first page only, and only for
     // a request that says what it has.
     options.extension = fetch.known.is_some();
@@ -91,7 +91,7 @@ fn read(
                     Item::from_raw(kind, raw).map_err(|e| format!("{} {n}: {e}", kind.noun()))
                 })
                 .collect::<Result<Vec<Item>, String>>()?;
-            let tagged = connection.config().switches().contains(relist_protocol::Switch::Tags);
+            let tagged = connection.config().switches.contains(relist_protocol::Switch::Tags);
             let tag = match page.tag {
                 Some(tag) if tagged => Some(EntityTag::new(tag).map_err(|e| e.to_string())?),
                 _ => None,
@@ -108,7 +108,7 @@ fn read(
 }
 
 fn failed(error: RequestError, at_cursor: bool) -> Fetched {
-    let broken = matches!(error, RequestError::SessionGone | RequestError::Closed);
+    let broken = error.ends_connection();
     let failure = match error {
         RequestError::Rpc(e) if e.code == code::METHOD_NOT_FOUND => {
             Failure::NotOffered(e.to_string())

@@ -6,7 +6,7 @@ use relist_freshness::policy::Backoff;
 use relist_freshness::time::{Epoch, Jitter, Time};
 
 use crate::connection::Connection;
-use crate::error::ConnectError;
+use crate::error::{ConnectError, RequestError};
 
 enum State {
     /// The next attempt starts at the time; `None`: not by itself.
@@ -80,7 +80,10 @@ impl Link {
         }
         tracing::warn!(%error, "connecting failed");
         // Refused credentials are not retried: only new ones help.
-        let retry = !error.is_refusal();
+        let retry = !matches!(
+            error.request(),
+            Some(RequestError::Unauthorized { .. } | RequestError::Forbidden { .. })
+        );
         self.last_error = Some(Arc::new(error));
         self.wait(now, retry);
     }

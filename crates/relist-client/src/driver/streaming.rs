@@ -33,6 +33,7 @@ pub(crate) enum StreamEvent {
     Opened(ListenFilter),
     Changed(CatalogKind, Option<EntityTag>),
     Updated(String),
+    UpdatedMany,
     Ended(HintEnd),
 }
 
@@ -89,8 +90,13 @@ impl Driver {
         match event {
             StreamEvent::Opened(granted) => {
                 self.keeper.opened(now);
+                // A legacy stream grants nothing item by item: it carries all.
+                let all = self
+                    .link
+                    .current()
+                    .is_some_and(|(_, c)| c.era() == Era::Legacy);
                 for catalog in &mut self.catalogs {
-                    if granted.wants(catalog.kind) {
+                    if all || granted.wants(catalog.kind) {
                         catalog.machine.stream_opened(now, epoch);
                     } else {
                         catalog.machine.stream_unavailable(now, epoch);
@@ -110,6 +116,11 @@ impl Driver {
             StreamEvent::Updated(uri) => {
                 // Content is not the catalog; nobody listening is no error.
                 let _ = self.options.resource_updates.send(uri);
+            }
+            StreamEvent::UpdatedMany => {
+                for uri in &self.options.watched_resources {
+                    let _ = self.options.resource_updates.send(uri.clone());
+                }
             }
             StreamEvent::Ended(end) => self.stream_ended(now, epoch, &end),
         }
@@ -142,7 +153,8 @@ fn verdict(end: &HintEnd) -> StreamEnd {
         HintEnd::NoStream { .. }
         | HintEnd::Refused(_)
         | HintEnd::NothingGranted
-        | HintEnd::Unauthorized => StreamEnd::Unavailable,
+        | HintEnd::Unauthorized { .. }
+        | HintEnd::Forbidden { .. } => StreamEnd::Unavailable,
         HintEnd::NoAcknowledgment => StreamEnd::NotAcknowledged,
         _ => StreamEnd::Lost,
     }
@@ -155,14 +167,21 @@ async fn read(
     number: u64,
     report: &tokio::sync::mpsc::Sender<Event>,
 ) {
-    let mut hints = connection.hints(filter).await;
+    let mut granted_filter = ListenFilter::default();
+    let mut hints = connection.hints(filter);
     while let Some(event) = hints.next().await {
         let event = match event {
-            HintEvent::Opened { granted } => StreamEvent::Opened(granted),
+            HintEvent::Opened { granted } => {
+                granted_filter = granted.clone();
+                StreamEvent::Opened(granted)
+            }
+            // The server may not replay what was missed: as good as new.
+            HintEvent::Resumed => StreamEvent::Opened(granted_filter.clone()),
             HintEvent::Changed { kind, tag } => {
                 StreamEvent::Changed(kind, tag.and_then(|t| EntityTag::new(t).ok()))
             }
             HintEvent::Updated { uri } => StreamEvent::Updated(uri),
+            HintEvent::UpdatedMany => StreamEvent::UpdatedMany,
             HintEvent::Alive => continue,
             HintEvent::Ended(end) => StreamEvent::Ended(end),
         };
