@@ -20,7 +20,9 @@ use crate::error::RequestError;
 #[non_exhaustive]
 pub enum CallError {
     /// The catalog, verified just now, has no such item. Nothing was sent.
-    #[error("the server no longer offers the {noun} {name:?}; begin a new turn to see what it offers")]
+    #[error(
+        "the server no longer offers the {noun} {name:?}; begin a new turn to see what it offers"
+    )]
     Gone {
         /// The word for the item.
         noun: &'static str,
@@ -134,14 +136,18 @@ impl Client {
         options: CallOptions,
     ) -> Result<Answer, CallError> {
         let tool = self.usable(CatalogKind::Tools, name, &options).await?;
-        match self.send_call(name, &arguments, tool.as_ref(), &options).await {
+        match self
+            .send_call(name, &arguments, tool.as_ref(), &options)
+            .await
+        {
             Err(CallError::Request(RequestError::Rpc(e))) if e.code == code::HEADER_MISMATCH => {
                 if let Some(tools) = self.catalog(CatalogKind::Tools) {
                     // Without news the second attempt fails like the first.
                     let _ = tools.refresh(options.revalidate).await;
                 }
                 let tool = self.usable(CatalogKind::Tools, name, &options).await?;
-                self.send_call(name, &arguments, tool.as_ref(), &options).await
+                self.send_call(name, &arguments, tool.as_ref(), &options)
+                    .await
             }
             other => other,
         }
@@ -181,7 +187,8 @@ impl Client {
     ) -> Result<Answer, CallError> {
         let mut params = Map::new();
         params.insert("uri".to_owned(), uri.into());
-        self.exchange("resources/read", params, options.request).await
+        self.exchange("resources/read", params, options.request)
+            .await
     }
 
     /// Gets a prompt.

@@ -280,7 +280,10 @@ impl Client {
             .iter()
             .filter_map(|handle| {
                 let tag = handle.view()?.tag.clone()?;
-                Some((handle.kind.list_method().to_owned(), tag.as_str().to_owned()))
+                Some((
+                    handle.kind.list_method().to_owned(),
+                    tag.as_str().to_owned(),
+                ))
             })
             .collect();
         if let Some(tag) = self.current().and_then(|c| c.server().discover_tag.clone()) {

@@ -10,13 +10,13 @@ mod streaming;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use relist_catalog::Item;
 use relist_catalog::Snapshot;
 use relist_freshness::catalog::{Action, Adoption, Freshness, Need, Offer, Ticket};
 use relist_freshness::policy::Policy;
 use relist_freshness::record::{Outcome, RefreshRecord};
 use relist_freshness::stream::{StreamKeeper, StreamPolicy, StreamState};
 use relist_freshness::time::{Epoch, Time};
-use relist_catalog::Item;
 use relist_protocol::{CatalogKind, Era, Switch};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -401,7 +401,9 @@ impl Driver {
         match fetched {
             fetch::Fetched::Page(page) => catalog.machine.page(now, ticket, page),
             fetch::Fetched::NotModified { tag, hints, bytes } => {
-                catalog.machine.not_modified(now, ticket, &tag, hints, bytes);
+                catalog
+                    .machine
+                    .not_modified(now, ticket, &tag, hints, bytes);
             }
             fetch::Fetched::Failed { failure, broken } => {
                 catalog.machine.failed(now, ticket, failure);
@@ -422,11 +424,7 @@ impl Driver {
         let (report, options) = (self.report.clone(), self.options.clone());
         let closing = self.closing.clone();
         tokio::spawn(async move {
-            let open = Connection::open(
-                &options.target,
-                options.config.clone(),
-                &options.eras,
-            );
+            let open = Connection::open(&options.target, options.config.clone(), &options.eras);
             let opened = tokio::select! {
                 opened = open => opened,
                 () = closing.cancelled() => return,

@@ -211,9 +211,7 @@ impl CatalogHandle {
             // A refresh that was under way when we asked by hand does not count.
             let wanted = asked.refreshes + asked.more;
             let ended = published
-                .wait_for(|p| {
-                    p.closed || p.status.unavailable.is_some() || p.refreshes >= wanted
-                })
+                .wait_for(|p| p.closed || p.status.unavailable.is_some() || p.refreshes >= wanted)
                 .await
                 .map_err(|_| NotFresh::Closed)?;
             let (status, failed, closed) = (ended.status.clone(), ended.failed, ended.closed);

@@ -49,7 +49,10 @@ pub(super) async fn list(
             .known_tags
             .insert(kind.list_method().to_owned(), known.as_str().to_owned());
     }
-    let answer = match connection.request(kind.list_method(), params, options).await {
+    let answer = match connection
+        .request(kind.list_method(), params, options)
+        .await
+    {
         Ok(answer) => answer,
         Err(error) => return failed(error, at_cursor),
     };
@@ -91,7 +94,10 @@ fn read(
                     Item::from_raw(kind, raw).map_err(|e| format!("{} {n}: {e}", kind.noun()))
                 })
                 .collect::<Result<Vec<Item>, String>>()?;
-            let tagged = connection.config().switches.contains(relist_protocol::Switch::Tags);
+            let tagged = connection
+                .config()
+                .switches
+                .contains(relist_protocol::Switch::Tags);
             let tag = match page.tag {
                 Some(tag) if tagged => Some(EntityTag::new(tag).map_err(|e| e.to_string())?),
                 _ => None,

@@ -10,7 +10,9 @@ use crate::error::{ConnectError, RequestError};
 
 enum State {
     /// The next attempt starts at the time; `None`: not by itself.
-    Down { until: Option<Time> },
+    Down {
+        until: Option<Time>,
+    },
     Opening,
     Up(Arc<Connection>, Time),
     Closed,

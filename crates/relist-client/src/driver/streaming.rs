@@ -186,7 +186,12 @@ async fn read(
             HintEvent::Ended(end) => StreamEvent::Ended(end),
         };
         let over = matches!(event, StreamEvent::Ended(_));
-        if report.send(Event::Stream(epoch, number, event)).await.is_err() || over {
+        if report
+            .send(Event::Stream(epoch, number, event))
+            .await
+            .is_err()
+            || over
+        {
             return;
         }
     }
