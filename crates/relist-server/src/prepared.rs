@@ -53,7 +53,7 @@ const ZSTD_WINDOW_LOG: std::ops::RangeInclusive<u32> = 17..=23;
 
 /// A content coding that we can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// The bytes as they are.
     Identity,
     /// Gzip.
@@ -80,7 +80,7 @@ impl Encoding {
     /// coding the first counts.
     ///
     /// [RFC 9110, section 12.5.3]: https://www.rfc-editor.org/rfc/rfc9110#section-12.5.3
-    pub fn negotiate<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
+    pub(crate) fn negotiate<'a>(values: impl IntoIterator<Item = &'a HeaderValue>) -> Self {
         let mut named = [None; Self::BY_PREFERENCE.len()];
         let mut any_other = None;
         let members = values
@@ -112,7 +112,7 @@ impl Encoding {
     }
 
     /// The name in `Content-Encoding`, or `None` where that header is left out.
-    pub const fn token(self) -> Option<&'static str> {
+    pub(crate) const fn token(self) -> Option<&'static str> {
         match self {
             Self::Identity => None,
             Self::Gzip => Some("gzip"),
@@ -166,7 +166,7 @@ fn thousandths(value: &str) -> Option<u16> {
 /// the meantime waits for that one. For half a megabyte of catalog this takes
 /// some tens of milliseconds of one processor. Clones share everything.
 #[derive(Clone, Debug)]
-pub struct PreparedBody(Arc<Forms>);
+pub(crate) struct PreparedBody(Arc<Forms>);
 
 #[derive(Debug)]
 struct Forms {
@@ -185,14 +185,14 @@ struct GzipHead {
 
 /// One answer's body: the shared head and the tail that closes it.
 #[derive(Clone, Debug)]
-pub struct Spliced {
+pub(crate) struct Spliced {
     /// How the bytes are encoded. Identity where the head is not worth
     /// compressing, whatever was asked for.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// The bytes, to be sent one behind the other.
-    pub chunks: [Bytes; 2],
+    pub(crate) chunks: [Bytes; 2],
     /// The length of both chunks, in bytes: the value of `Content-Length`.
-    pub len: usize,
+    pub(crate) len: usize,
 }
 
 impl Spliced {
@@ -207,7 +207,7 @@ impl Spliced {
 
 impl PreparedBody {
     /// Prepares a head. Nothing is compressed yet.
-    pub fn new(head: Bytes) -> Self {
+    pub(crate) fn new(head: Bytes) -> Self {
         Self(Arc::new(Forms {
             head,
             gzip: OnceLock::new(),
@@ -220,7 +220,7 @@ impl PreparedBody {
     ///
     /// The encoding is `accepted`, or identity for a head too short to be worth
     /// compressing. The [`Spliced`] answer says which.
-    pub fn respond(&self, accepted: Encoding, tail: &[u8]) -> Spliced {
+    pub(crate) fn respond(&self, accepted: Encoding, tail: &[u8]) -> Spliced {
         self.compressed(accepted, tail)
             .unwrap_or_else(|| Spliced::new(Encoding::Identity, self.0.head.clone(), tail.to_vec()))
     }

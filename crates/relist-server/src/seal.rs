@@ -69,8 +69,7 @@ impl StateSeal {
     }
 
     fn request(context: &Context) -> String {
-        let mut params: Value =
-            serde_json::from_str(context.0.params.get()).unwrap_or_default();
+        let mut params: Value = serde_json::from_str(context.0.params.get()).unwrap_or_default();
         if let Some(params) = params.as_object_mut() {
             for added in ["_meta", "inputResponses", "requestState"] {
                 params.remove(added);
@@ -152,7 +151,10 @@ mod tests {
             method: "tools/call".into(),
             params: to_raw(params).expect("JSON").into(),
             meta: relist_protocol::meta::RequestMeta::default(),
-            input: Input { input_responses: None, request_state: state },
+            input: Input {
+                input_responses: None,
+                request_state: state,
+            },
             cancelled: tokio_util::sync::CancellationToken::new(),
             outbound: Outbound::Channel(tokio::sync::mpsc::channel(1).0),
             peer: None,
@@ -163,7 +165,9 @@ mod tests {
     fn sealed_state_comes_back_and_nothing_else_does() {
         let seal = StateSeal::new([7; 32], Duration::from_secs(60));
         let params = json!({"name": "t", "arguments": {"a": 1, "b": 2}});
-        let sealed = seal.seal(&context(&params, None), &json!({"step": 2})).expect("sealed");
+        let sealed = seal
+            .seal(&context(&params, None), &json!({"step": 2}))
+            .expect("sealed");
         // A retry adds fields, and may write the others in another order.
         let retry = json!({"arguments": {"b": 2, "a": 1}, "name": "t",
             "requestState": sealed, "inputResponses": {}, "_meta": {"x": 1}});
@@ -174,7 +178,12 @@ mod tests {
         assert_eq!(seal.open::<Value>(&context(&params, None)), Ok(None));
 
         let code = |r: Result<Option<Value>, RpcError>| r.expect_err("refused").code;
-        for forged in [format!("{sealed}x"), sealed.replacen('.', "", 1), "x".into(), String::new()] {
+        for forged in [
+            format!("{sealed}x"),
+            sealed.replacen('.', "", 1),
+            "x".into(),
+            String::new(),
+        ] {
             assert_eq!(code(open(&seal, &retry, &forged)), -32602);
         }
         let other = json!({"name": "t", "arguments": {"a": 1, "b": 3}});

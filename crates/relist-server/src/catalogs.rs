@@ -23,8 +23,8 @@ mod entry;
 pub(crate) mod page;
 mod version;
 
-pub use edit::Edit;
 pub(crate) use edit::Bound;
+pub use edit::Edit;
 pub(crate) use entry::{Entry, ToolEntry};
 pub(crate) use version::Version;
 
@@ -189,9 +189,7 @@ impl Catalogs {
         let mut next = State(before.0.clone());
         let mut commit = Commit::default();
         for (kind, version) in edit.finish()? {
-            let old = before
-                .version(kind)
-                .ok_or(CommitError::NotDeclared(kind))?;
+            let old = before.version(kind).ok_or(CommitError::NotDeclared(kind))?;
             let version = Arc::new(version);
             if !version.shares_items(old) {
                 commit.changed.push(Changed {
@@ -296,10 +294,9 @@ mod tests {
         let state = catalogs.state();
         assert!(state.tool("a").is_none());
         assert_eq!(
-            catalogs.commit(
-                |c| c.replace(CatalogKind::Resources, vec![]),
-                |_| {}
-            ).expect_err("not there"),
+            catalogs
+                .commit(|c| c.replace(CatalogKind::Resources, vec![]), |_| {})
+                .expect_err("not there"),
             CommitError::NotDeclared(CatalogKind::Resources)
         );
     }
@@ -307,10 +304,25 @@ mod tests {
     #[test]
     fn a_cursor_finds_the_version_that_it_was_given_for() {
         let catalogs = catalogs();
-        put(&catalogs, vec![tool("a", ""), tool("b", ""), tool("c", "1")]);
-        let old = catalogs.state().version(CatalogKind::Tools).expect("tools").clone();
-        let size = catalogs.options(CatalogKind::Tools).expect("tools").page_size;
-        let cursor = old.snapshot.page(0, size).next.expect("a second page").encode();
+        put(
+            &catalogs,
+            vec![tool("a", ""), tool("b", ""), tool("c", "1")],
+        );
+        let old = catalogs
+            .state()
+            .version(CatalogKind::Tools)
+            .expect("tools")
+            .clone();
+        let size = catalogs
+            .options(CatalogKind::Tools)
+            .expect("tools")
+            .page_size;
+        let cursor = old
+            .snapshot
+            .page(0, size)
+            .next
+            .expect("a second page")
+            .encode();
         put(&catalogs, vec![tool("c", "2")]);
         let (version, position) = catalogs.resolve(CatalogKind::Tools, &cursor).expect("kept");
         assert_eq!(position, 2);
@@ -324,7 +336,12 @@ mod tests {
         let value = json!({"name": "bad", "inputSchema": {"type": "object", "$ref": "http://x/y"}});
         let error = catalogs()
             .commit(
-                |c| c.upsert(CatalogKind::Tools, item(CatalogKind::Tools, &value).expect("item")),
+                |c| {
+                    c.upsert(
+                        CatalogKind::Tools,
+                        item(CatalogKind::Tools, &value).expect("item"),
+                    );
+                },
                 |_| {},
             )
             .expect_err("unresolvable");

@@ -164,13 +164,9 @@ impl Server {
             method::CALL_TOOL | method::READ_RESOURCE | method::GET_PROMPT | method::COMPLETE => {
                 None
             }
-            method::DISCOVER if inbound.modern() => {
-                Some(Reply::Page(self.0.discovery.clone()))
-            }
+            method::DISCOVER if inbound.modern() => Some(Reply::Page(self.0.discovery.clone())),
             _ => Some(match &inbound.peer {
-                Some(peer) => self
-                    .legacy_only(inbound, peer)
-                    .unwrap_or_else(Into::into),
+                Some(peer) => self.legacy_only(inbound, peer).unwrap_or_else(Into::into),
                 None => inbound.not_found(),
             }),
         }
@@ -224,7 +220,10 @@ impl Server {
     }
 
     /// The legacy handshake: who the client is, and the result that it gets.
-    pub(crate) fn initialize(&self, request: &Request) -> Result<(Peer, Map<String, Value>), RpcError> {
+    pub(crate) fn initialize(
+        &self,
+        request: &Request,
+    ) -> Result<(Peer, Map<String, Value>), RpcError> {
         let text = request.params.as_deref().map_or("{}", RawValue::get);
         let params: InitializeParams = serde_json::from_str(text)
             .map_err(|e| RpcError::invalid_params(format!("Invalid params: {e}")))?;

@@ -21,8 +21,7 @@ struct ListParams {
 impl Server {
     pub(crate) fn list(&self, inbound: &Inbound, kind: CatalogKind) -> Result<Reply, RpcError> {
         let state = self.0.catalogs.state();
-        let (Some(current), Some(options)) =
-            (state.version(kind), self.0.catalogs.options(kind))
+        let (Some(current), Some(options)) = (state.version(kind), self.0.catalogs.options(kind))
         else {
             return Ok(inbound.not_found());
         };

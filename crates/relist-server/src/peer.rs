@@ -1,8 +1,8 @@
 //! What the server remembers of one legacy client, whatever the transport.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use relist_protocol::jsonrpc::{Request, RequestId, Response};
 use relist_protocol::message::Implementation;
@@ -92,7 +92,14 @@ impl Peer {
             method: method.to_owned(),
             params,
         };
-        Ok((request, Question { peer: self, id, receiver }))
+        Ok((
+            request,
+            Question {
+                peer: self,
+                id,
+                receiver,
+            },
+        ))
     }
 
     /// The client answers; answers to nothing are dropped.
@@ -105,7 +112,7 @@ impl Peer {
     }
 
     /// Notes that a request runs; `None` when its id is taken.
-    pub(crate) fn begin(&self, id: &RequestId) -> Option<Running<'_>> {
+    pub(crate) fn begin(self: &Arc<Self>, id: &RequestId) -> Option<Running> {
         let mut running = lock(&self.running);
         if running.contains_key(id) {
             return None;
@@ -113,7 +120,7 @@ impl Peer {
         let token = CancellationToken::new();
         running.insert(id.clone(), token.clone());
         Some(Running {
-            peer: self,
+            peer: self.clone(),
             id: id.clone(),
             token,
         })
@@ -160,13 +167,13 @@ impl Drop for Question<'_> {
 
 /// A request that runs; no longer listed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Running<'a> {
-    peer: &'a Peer,
+pub(crate) struct Running {
+    peer: Arc<Peer>,
     id: RequestId,
     pub(crate) token: CancellationToken,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         lock(&self.peer.running).remove(&self.id);
     }

@@ -68,7 +68,10 @@ impl fmt::Debug for ServerBuilder {
 }
 
 fn slot(kind: CatalogKind) -> usize {
-    CatalogKind::ALL.iter().position(|k| *k == kind).unwrap_or(0)
+    CatalogKind::ALL
+        .iter()
+        .position(|k| *k == kind)
+        .unwrap_or(0)
 }
 
 impl ServerBuilder {

@@ -39,14 +39,16 @@ impl Server {
         let mut watched = BTreeSet::new();
         if self.0.watchable {
             for uri in notifications.resource_subscriptions {
-                if watched.len() < MAX_WATCHED && uri.len() <= MAX_URI && watched.insert(uri.clone())
+                if watched.len() < MAX_WATCHED
+                    && uri.len() <= MAX_URI
+                    && watched.insert(uri.clone())
                 {
                     granted.resource_subscriptions.push(uri);
                 }
             }
         }
-        let hints = (!granted.is_empty())
-            .then(|| self.0.hub.register(Lists::wanted(&granted), watched));
+        let hints =
+            (!granted.is_empty()).then(|| self.0.hub.register(Lists::wanted(&granted), watched));
         Ok(Subscription {
             id: inbound.request.id.clone(),
             granted,
@@ -64,11 +66,9 @@ fn notification(method: &str, params: &Value) -> Bytes {
 /// A hint as a legacy client gets it.
 pub(crate) fn legacy_hint(hint: &Hint) -> Bytes {
     match hint {
-        Hint::List(kind) => {
-            json!({ "jsonrpc": "2.0", "method": kind.changed_notification() })
-                .to_string()
-                .into()
-        }
+        Hint::List(kind) => json!({ "jsonrpc": "2.0", "method": kind.changed_notification() })
+            .to_string()
+            .into(),
         Hint::Resource(uri) => notification(method::RESOURCE_UPDATED, &json!({ "uri": uri })),
     }
 }
@@ -86,9 +86,10 @@ impl Subscription {
 
     pub(crate) fn hint(&self, hint: &Hint) -> Bytes {
         match hint {
-            Hint::List(kind) => {
-                notification(kind.changed_notification(), &json!({ "_meta": self.meta() }))
-            }
+            Hint::List(kind) => notification(
+                kind.changed_notification(),
+                &json!({ "_meta": self.meta() }),
+            ),
             Hint::Resource(uri) => notification(
                 method::RESOURCE_UPDATED,
                 &json!({ "_meta": self.meta(), "uri": uri }),

@@ -159,7 +159,11 @@ impl Server {
                 .fold(Lists::NONE, |set, kind| set.union(Lists::of(kind)));
             self.0.hub.changed(hinted);
         })?;
-        let kinds: Vec<&str> = commit.changed.iter().map(|c| c.kind.items_field()).collect();
+        let kinds: Vec<&str> = commit
+            .changed
+            .iter()
+            .map(|c| c.kind.items_field())
+            .collect();
         span.record("changed", kinds.join(","));
         for change in &commit.changed {
             tracing::debug!(

@@ -104,7 +104,12 @@ pub(crate) struct Input {
 
 impl Context {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { version, meta, peer, .. } = parts;
+        let Parts {
+            version,
+            meta,
+            peer,
+            ..
+        } = parts;
         let wanted = match (&peer, meta.log_level) {
             (Some(_), _) => Wanted::AsThePeerSays,
             (None, Some(level)) => Wanted::From(level),
@@ -352,12 +357,14 @@ impl Context {
                     Some(_) => Some(json!({ "elicitation": { mode: {} } })),
                 }
             }
-            method::SAMPLE => self.require_capability("sampling").err().map(|_| {
-                json!({ "sampling": {} })
-            }),
-            method::LIST_ROOTS => self.require_capability("roots").err().map(|_| {
-                json!({ "roots": {} })
-            }),
+            method::SAMPLE => self
+                .require_capability("sampling")
+                .err()
+                .map(|_| json!({ "sampling": {} })),
+            method::LIST_ROOTS => self
+                .require_capability("roots")
+                .err()
+                .map(|_| json!({ "roots": {} })),
             _ => None,
         };
         match missing {

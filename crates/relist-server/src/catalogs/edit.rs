@@ -75,7 +75,12 @@ impl Edit {
         }))
     }
 
-    fn put(&mut self, kind: CatalogKind, item: Item, bound: Option<Bound>) -> Result<(), CommitError> {
+    fn put(
+        &mut self,
+        kind: CatalogKind,
+        item: Item,
+        bound: Option<Bound>,
+    ) -> Result<(), CommitError> {
         let draft = self.draft(kind)?;
         let previous = draft.entries.get(item.key().as_str());
         let entry = Entry::new(kind, &item, bound, previous)?;
@@ -89,20 +94,37 @@ impl Edit {
     }
 
     /// Adds a tool, or replaces the one of its name in its place.
-    #[allow(clippy::needless_pass_by_value, reason = "reads as `json!({…})` at the call")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads as `json!({…})` at the call"
+    )]
     pub fn upsert_tool(&mut self, tool: Value, handler: impl Handler<ToolCall, ToolOutput>) {
-        self.bind(CatalogKind::Tools, &tool, Some(Bound::Tool(Arc::new(handler))));
+        self.bind(
+            CatalogKind::Tools,
+            &tool,
+            Some(Bound::Tool(Arc::new(handler))),
+        );
     }
 
     /// Adds a resource, or replaces the one of its URI in its place.
-    #[allow(clippy::needless_pass_by_value, reason = "reads as `json!({…})` at the call")]
-    pub fn upsert_resource(&mut self, resource: Value, handler: impl Handler<ReadCall, ReadOutput>) {
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads as `json!({…})` at the call"
+    )]
+    pub fn upsert_resource(
+        &mut self,
+        resource: Value,
+        handler: impl Handler<ReadCall, ReadOutput>,
+    ) {
         let bound = Bound::Read(Arc::new(handler));
         self.bind(CatalogKind::Resources, &resource, Some(bound));
     }
 
     /// Adds a resource template, or replaces the one of its template in its place.
-    #[allow(clippy::needless_pass_by_value, reason = "reads as `json!({…})` at the call")]
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads as `json!({…})` at the call"
+    )]
     pub fn upsert_resource_template(
         &mut self,
         template: Value,
@@ -113,8 +135,15 @@ impl Edit {
     }
 
     /// Adds a prompt, or replaces the one of its name in its place.
-    #[allow(clippy::needless_pass_by_value, reason = "reads as `json!({…})` at the call")]
-    pub fn upsert_prompt(&mut self, prompt: Value, handler: impl Handler<PromptCall, PromptOutput>) {
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "reads as `json!({…})` at the call"
+    )]
+    pub fn upsert_prompt(
+        &mut self,
+        prompt: Value,
+        handler: impl Handler<PromptCall, PromptOutput>,
+    ) {
         let bound = Bound::Prompt(Arc::new(handler));
         self.bind(CatalogKind::Prompts, &prompt, Some(bound));
     }

@@ -52,7 +52,7 @@ async fn guarded<T>(
 }
 
 /// Runs a handler until it has a result or, in the modern era, a question.
-async fn settle<In: Clone, Out: Settled>(
+async fn settle<In: Clone + 'static, Out: Settled>(
     handler: &dyn Handler<In, Out>,
     input: In,
     mut context: Context,
@@ -83,7 +83,10 @@ async fn settle<In: Clone, Out: Settled>(
 
 fn parts(request: &Value) -> (&str, Value) {
     let method = request.get("method").and_then(Value::as_str).unwrap_or("");
-    (method, request.get("params").cloned().unwrap_or(Value::Null))
+    (
+        method,
+        request.get("params").cloned().unwrap_or(Value::Null),
+    )
 }
 
 /// The question as a modern client gets it.
@@ -112,7 +115,9 @@ async fn asked_directly(context: &Context, input: InputRequired) -> Result<Conte
 }
 
 fn unhandled(noun: &str, name: &str) -> RpcError {
-    RpcError::internal(format!("Internal error: the {noun} {name:?} has no handler"))
+    RpcError::internal(format!(
+        "Internal error: the {noun} {name:?} has no handler"
+    ))
 }
 
 impl Server {
@@ -175,7 +180,11 @@ impl Server {
         let handler = handler.or_else(|| self.0.fallbacks.read.clone());
         let handler = handler.ok_or_else(|| unhandled("resource", &uri))?;
         let params = context.0.params.clone();
-        let call = ReadCall { uri, variables, params };
+        let call = ReadCall {
+            uri,
+            variables,
+            params,
+        };
         let (mut result, hints) = settle(&*handler, call, context).await?;
         if inbound.modern()
             && is_complete(&result)
@@ -227,7 +236,11 @@ impl Server {
         let handler = prompt.handler.as_ref().or(fallback.as_ref());
         let handler = handler.ok_or_else(|| unhandled("prompt", &name))?;
         let params = context.0.params.clone();
-        let call = PromptCall { name, arguments: given, params };
+        let call = PromptCall {
+            name,
+            arguments: given,
+            params,
+        };
         Ok(settle(&**handler, call, context).await?.0)
     }
 
@@ -252,10 +265,7 @@ fn is_complete(result: &Map<String, Value>) -> bool {
 }
 
 /// Who reads a URI, and the variables of the template that covers it.
-fn reader(
-    state: &State,
-    uri: &str,
-) -> Option<(Option<ReadHandler>, BTreeMap<String, String>)> {
+fn reader(state: &State, uri: &str) -> Option<(Option<ReadHandler>, BTreeMap<String, String>)> {
     if let Some(Entry::Resource(handler)) = state.entry(CatalogKind::Resources, uri) {
         return Some((handler.clone(), BTreeMap::new()));
     }

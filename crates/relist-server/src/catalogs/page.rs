@@ -83,7 +83,12 @@ impl PageBody {
             r#"{OPENING}{{"resultType":"{}""#,
             relist_protocol::extension::NOT_MODIFIED
         );
-        write_hints(&mut text, options, Some(snapshot.tag().as_str()), server_info);
+        write_hints(
+            &mut text,
+            options,
+            Some(snapshot.tag().as_str()),
+            server_info,
+        );
         text.push('}');
         Self::from_head(text)
     }
@@ -183,7 +188,10 @@ mod tests {
     fn snapshot() -> Snapshot {
         let text = "{ \"name\": \"a b\",\n \"x\": \"\\\" \\\\\" , \"n\": 1e400 }";
         let item = |t| Item::parse(CatalogKind::Tools, t).expect("a tool");
-        Snapshot::new(CatalogKind::Tools, vec![item(text), item(r#"{"name":"c"}"#)])
+        Snapshot::new(
+            CatalogKind::Tools,
+            vec![item(text), item(r#"{"name":"c"}"#)],
+        )
     }
 
     fn text(page: &PageBody) -> String {
@@ -211,7 +219,10 @@ mod tests {
             .ttl(Duration::from_secs(5))
             .scope(CacheScope::Public);
         let info = json!({"name": "s", "version": "1"});
-        let form = |tags| Form::Modern { server_info: &info, tags };
+        let form = |tags| Form::Modern {
+            server_info: &info,
+            tags,
+        };
         let value = |page: PageBody| serde_json::from_str::<Value>(&text(&page)).expect("JSON");
         let small = Snapshot::new(CatalogKind::Tools, snapshot().items()[1..].to_vec());
         assert_eq!(

@@ -106,7 +106,10 @@ mod tests {
     #[test]
     fn definitions_that_cannot_be_served_are_refused() {
         let refused = |tool: Value| ToolSchemas::compile(&tool).expect_err("refused");
-        assert_eq!(refused(json!({"name": "t"})), DefinitionError::NoInputSchema);
+        assert_eq!(
+            refused(json!({"name": "t"})),
+            DefinitionError::NoInputSchema
+        );
         assert_eq!(
             refused(tool(json!({"type": "string"}))),
             DefinitionError::NotAnObject

@@ -304,7 +304,9 @@ pub(crate) fn finish(
     let mut finished = Map::new();
     finished.insert(
         "resultType".into(),
-        result.remove("resultType").unwrap_or_else(|| COMPLETE.into()),
+        result
+            .remove("resultType")
+            .unwrap_or_else(|| COMPLETE.into()),
     );
     let mut meta = match result.remove("_meta") {
         Some(Value::Object(meta)) => meta,
@@ -342,6 +344,9 @@ mod tests {
         assert_eq!(legacy, json!({"content": [{"type": "text", "text": "x"}]}));
         let modern = finish(result(), true, &json!({"name": "s"}));
         assert_eq!(modern["resultType"], "complete");
-        assert_eq!(modern["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "s");
+        assert_eq!(
+            modern["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+            "s"
+        );
     }
 }

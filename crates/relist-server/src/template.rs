@@ -78,14 +78,13 @@ impl Template {
         }
         let mut variables = BTreeMap::new();
         let mut rest = uri;
-        let mut parts = self.0.iter().peekable();
-        while let Some(part) = parts.next() {
+        for (at, part) in self.0.iter().enumerate() {
             match part {
                 Part::Literal(literal) => rest = rest.strip_prefix(literal.as_str())?,
                 Part::Variable { name, wide } => {
-                    let end = match parts.peek() {
+                    let end = match self.0.get(at + 1) {
                         None => rest.len(),
-                        Some(Part::Literal(next)) if is_last(&parts) => {
+                        Some(Part::Literal(next)) if at + 2 == self.0.len() => {
                             rest.strip_suffix(next.as_str())?.len()
                         }
                         Some(Part::Literal(next)) => rest.find(next.as_str())?,
@@ -102,10 +101,6 @@ impl Template {
         }
         rest.is_empty().then_some(variables)
     }
-}
-
-fn is_last(parts: &std::iter::Peekable<std::slice::Iter<'_, Part>>) -> bool {
-    parts.len() == 1
 }
 
 /// Percent-decoding; what does not decode to UTF-8 stays as it is.
