@@ -233,6 +233,13 @@ impl Client {
         let _ = self.shared.commands.send(Command::Reauthenticated).await;
     }
 
+    /// Gives the current connection up and opens a new one: a new epoch, in
+    /// which every copy is verified before it counts as fresh.
+    pub async fn reconnect(&self) {
+        // A closed client has no connection to replace.
+        let _ = self.shared.commands.send(Command::Reconnect).await;
+    }
+
     /// Closes the connection and ends all tasks.
     pub async fn close(&self) {
         self.shared.closing.cancel();

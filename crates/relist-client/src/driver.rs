@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// A command, and where to answer.
     Ask(Box<Command>, oneshot::Sender<Asked>),
     Reauthenticated,
+    /// Replace the connection by a new one.
+    Reconnect,
     /// The connection turned out to be unusable on a request of the application's.
     Broken(Epoch),
 }
@@ -378,6 +380,14 @@ impl Driver {
                 }
                 self.link.reauthenticated(now);
             }
+            Command::Reconnect => {
+                if let Some((epoch, _)) = self.link.current() {
+                    // Before the keeper would count a short-lived stream against the server.
+                    self.keeper.released();
+                    self.leave_connection(now, epoch);
+                    self.link.replace(now);
+                }
+            }
             Command::Broken(epoch) => self.lost_connection(now, epoch),
         }
     }
@@ -465,12 +475,16 @@ impl Driver {
 
     fn lost_connection(&mut self, now: Time, epoch: Epoch) {
         if self.link.lost(now, epoch) {
-            for catalog in &mut self.catalogs {
-                catalog.machine.disconnected(now, epoch);
-            }
-            self.keeper.disconnected(now);
-            self.stream.close();
+            self.leave_connection(now, epoch);
         }
+    }
+
+    fn leave_connection(&mut self, now: Time, epoch: Epoch) {
+        for catalog in &mut self.catalogs {
+            catalog.machine.disconnected(now, epoch);
+        }
+        self.keeper.disconnected(now);
+        self.stream.close();
     }
 
     fn publish_link(&self, closed: bool) {

@@ -135,6 +135,13 @@ impl StreamKeeper {
         self.open_wanted = false;
     }
 
+    /// The connection is given up by ourselves: how long its stream lived says
+    /// nothing about the server.
+    pub fn released(&mut self) {
+        self.state = StreamState::Off;
+        self.open_wanted = false;
+    }
+
     /// The stream is open, acknowledged where the era has that.
     pub fn opened(&mut self, now: Time) {
         if self.state == StreamState::Opening {
@@ -266,6 +273,18 @@ mod tests {
         keeper.connected(at(0), true);
         keeper.ended(at(0), StreamEnd::NotAcknowledged);
         assert_eq!(keeper.next_timeout(), Some(at(30)));
+    }
+
+    #[test]
+    fn a_stream_that_we_gave_up_ourselves_is_no_failure() {
+        let mut keeper = keeper();
+        for _ in 0..3 {
+            keeper.connected(at(0), true);
+            assert!(keeper.poll_open());
+            keeper.opened(at(0));
+            keeper.released();
+        }
+        assert_eq!(keeper.failures(), 0);
     }
 
     #[test]

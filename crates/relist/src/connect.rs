@@ -25,6 +25,8 @@ pub(crate) enum Failed {
     Arguments(String),
     #[error("{0} of the catalogs could not be listed; nothing was recorded")]
     Incomplete(usize),
+    #[error("{0}")]
+    Demo(String),
     #[error("{path}: {reason}")]
     File { path: PathBuf, reason: String },
 }

@@ -1,6 +1,8 @@
-//! The command line: looks at a server's catalogs as a client would.
+//! The command line: measures what keeping catalogs fresh costs, and looks at
+//! a server's catalogs as a client would.
 
 mod connect;
+mod demo;
 mod file;
 mod show;
 
@@ -15,7 +17,7 @@ use serde_json::{Map, Value};
 
 use connect::{Failed, Session};
 
-/// Lists, calls, records, compares and watches the catalogs of a Model Context Protocol server.
+/// Measures, lists, calls, records, compares and watches catalogs of the Model Context Protocol.
 ///
 /// TARGET is a URL (http://127.0.0.1:3000/mcp), or a command after `--`:
 ///
@@ -30,6 +32,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Replays catalog changes to a few hundred clients, once for each strategy, and says what each costs.
+    Demo(demo::Demo),
     /// Lists every catalog of a server, and how each refresh went.
     List(At),
     /// Calls a tool and prints its result.
@@ -105,6 +109,7 @@ async fn main() -> ExitCode {
 
 async fn run(command: Command) -> Result<ExitCode, Failed> {
     match command {
+        Command::Demo(demo) => Ok(exit(demo::demo(&demo).await?)),
         Command::List(at) => {
             let session = Session::open(&at.target, at.enable).await?;
             let failures = session.settle().await;

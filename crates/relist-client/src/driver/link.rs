@@ -107,6 +107,14 @@ impl Link {
         true
     }
 
+    /// Ends the current connection because somebody asked for a new one: no
+    /// failure, and no pause.
+    pub(super) fn replace(&mut self, now: Time) {
+        if matches!(self.state, State::Up(..)) {
+            self.state = State::Down { until: Some(now) };
+        }
+    }
+
     fn wait(&mut self, now: Time, retry: bool) {
         self.failures = self.failures.saturating_add(1);
         let pause = self.backoff.delay(self.failures, &mut self.jitter);

@@ -49,6 +49,8 @@ pub struct Status {
     pub unavailable: Option<Unavailable>,
     /// The current connection.
     pub epoch: Option<Epoch>,
+    /// The connection on which the copy was verified last.
+    pub verified: Option<Epoch>,
     /// When a refresh last succeeded, on whatever connection.
     pub last_success: Option<Time>,
     /// Failures since then.
@@ -75,6 +77,7 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             phase: self.phase(now),
             unavailable,
             epoch: self.epoch(),
+            verified: self.held.as_ref().map(|h| h.epoch),
             last_success: self.last_success,
             failures: self.failures,
             last_failure: self.last_failure.clone(),
