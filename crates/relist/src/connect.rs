@@ -27,6 +27,8 @@ pub(crate) enum Failed {
     Incomplete(usize),
     #[error("{0}")]
     Demo(String),
+    #[error("{0}")]
+    Serve(String),
     #[error("{path}: {reason}")]
     File { path: PathBuf, reason: String },
 }

@@ -4,6 +4,7 @@
 mod connect;
 mod demo;
 mod file;
+mod serve;
 mod show;
 
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ struct Cli {
 enum Command {
     /// Replays catalog changes to a few hundred clients, once for each strategy, and says what each costs.
     Demo(demo::Demo),
+    /// Serves catalogs from files, and reloads them when they change.
+    Serve(serve::Serve),
     /// Lists every catalog of a server, and how each refresh went.
     List(At),
     /// Calls a tool and prints its result.
@@ -110,6 +113,10 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<ExitCode, Failed> {
     match command {
         Command::Demo(demo) => Ok(exit(demo::demo(&demo).await?)),
+        Command::Serve(options) => {
+            serve::serve(options).await?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::List(at) => {
             let session = Session::open(&at.target, at.enable).await?;
             let failures = session.settle().await;

@@ -34,6 +34,11 @@ pub(crate) fn warning(text: &str) {
     eprintln!("{YELLOW}warning{YELLOW:#}: {text}");
 }
 
+/// Says something on standard error, so that standard output stays data.
+pub(crate) fn notice(text: &str) {
+    eprintln!("{text}");
+}
+
 pub(crate) fn catalogs(session: &Session) {
     if let Some(connection) = session.client.current() {
         let name = connection.server().info.as_ref().map_or_else(
