@@ -112,6 +112,8 @@ pub(crate) struct Driver {
     events: mpsc::Receiver<Event>,
     report: mpsc::Sender<Event>,
     closing: CancellationToken,
+    /// Ends the task that waits for the current connection's end.
+    watching: CancellationToken,
 }
 
 /// What the client keeps of the loop.
@@ -165,6 +167,7 @@ pub(crate) fn start(options: Options, closing: CancellationToken) -> Started {
         commands,
         events,
         report,
+        watching: closing.child_token(),
         closing,
     };
     let task = tokio::spawn(driver.run());
@@ -462,13 +465,16 @@ impl Driver {
         }
         self.keeper.connected(now, streams);
         let report = self.report.clone();
-        let closing = self.closing.clone();
+        // The watcher must not outlive the connection's place in the loop: it
+        // would keep the connection open.
+        let watching = self.closing.child_token();
+        self.watching = watching.clone();
         tokio::spawn(async move {
             tokio::select! {
                 _ = connection.closed() => {
                     let _ = report.send(Event::ConnectionClosed(epoch)).await;
                 }
-                () = closing.cancelled() => {}
+                () = watching.cancelled() => {}
             }
         });
     }
@@ -480,6 +486,7 @@ impl Driver {
     }
 
     fn leave_connection(&mut self, now: Time, epoch: Epoch) {
+        self.watching.cancel();
         for catalog in &mut self.catalogs {
             catalog.machine.disconnected(now, epoch);
         }

@@ -277,3 +277,25 @@ async fn refused_credentials_do_not_loop() {
     .await
     .expect("back");
 }
+
+/// A connection that was replaced is closed, and with it its streams.
+#[tokio::test]
+async fn a_connection_that_was_replaced_does_not_stay_open() {
+    let server = FakeServer::builder()
+        .catalog("tools", vec![tool("a", "")])
+        .start()
+        .await;
+    let client = connected(&server).await;
+    for epoch in 2..6 {
+        client.reconnect().await;
+        assert!(client.wait_for_epoch(epoch).await);
+        server
+            .log()
+            .wait_until(|log| log.count("subscriptions/listen") as u64 >= epoch)
+            .await;
+    }
+    server
+        .log()
+        .wait_until(|log| log.open_streams("subscriptions/listen") == 1)
+        .await;
+}
