@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
@@ -17,7 +18,7 @@ use relist_protocol::jsonrpc::{self, Incoming, Message};
 use relist_protocol::message::method;
 use relist_protocol::meta::RequestMeta;
 use relist_protocol::{Era, ProtocolVersion, RpcError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate as _, SizeAbove};
 
@@ -43,6 +44,30 @@ pub(crate) struct App {
     guard: Guard,
     sessions: Sessions,
     listening: AtomicUsize,
+}
+
+/// Connections that may wait to be accepted. The usual 128 is overrun when a
+/// few hundred clients come back at once, and each that is turned away waits a
+/// second before it tries again.
+const BACKLOG: u32 = 4096;
+
+/// A listener for [`Server::serve_http`] that stands a wave of reconnecting
+/// clients: up to 4,096 connections wait to be accepted, where the system
+/// allows as many.
+///
+/// # Errors
+///
+/// When the address is in use or not this machine's.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As the standard library does: a restarted server gets its port back.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 impl Server {

@@ -59,6 +59,7 @@ pub use builder::{BuildError, ServerBuilder};
 pub use catalogs::{Changed, Commit, CommitError, Edit};
 pub use context::Context;
 pub use handler::{Handler, PromptCall, ReadCall, ToolCall};
+pub use http::bind;
 pub use options::{Allowed, CacheScope, CatalogOptions, HttpOptions, StdioOptions};
 pub use output::{CompletionOutput, InputRequired, PromptOutput, ReadOutput, ToolOutput};
 pub use schema::DefinitionError;

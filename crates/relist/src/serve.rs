@@ -16,7 +16,6 @@ use relist_server::{
     CacheScope, CatalogOptions, Context, HttpOptions, PromptCall, PromptOutput, ReadCall,
     ReadOutput, Server, ToolCall, ToolOutput,
 };
-use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use crate::connect::Failed;
@@ -121,8 +120,7 @@ pub(crate) async fn serve(options: Serve) -> Result<(), Failed> {
             .serve_stdio(tokio::io::stdin(), tokio::io::stdout())
             .await
     } else {
-        let listener = TcpListener::bind(options.listen)
-            .await
+        let listener = relist_server::bind(options.listen)
             .map_err(|e| Failed::Serve(format!("cannot listen on {}: {e}", options.listen)))?;
         let address = listener.local_addr().unwrap_or(options.listen);
         show::notice(&format!("serving http://{address}/mcp, interrupt to end"));

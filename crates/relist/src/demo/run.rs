@@ -1,6 +1,7 @@
 //! One run: a server, its clients, a sequence of commits with reconnects
 //! between them, and what all of it cost.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -19,7 +20,6 @@ use relist_protocol::CatalogKind;
 use relist_protocol::header;
 use relist_protocol::message::Implementation;
 use relist_server::{CatalogOptions, HttpOptions, Server};
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -117,8 +117,7 @@ impl Stage {
             }
         }
         let server = builder.build().map_err(|e| Failed::Demo(e.to_string()))?;
-        let listener = TcpListener::bind("127.0.0.1:0")
-            .await
+        let listener = relist_server::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
             .map_err(|e| Failed::Demo(format!("no port on the loopback interface: {e}")))?;
         let address = listener
             .local_addr()
