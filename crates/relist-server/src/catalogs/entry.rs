@@ -82,6 +82,9 @@ impl Entry {
                     Some(Bound::Tool(handler)) => Some(handler),
                     _ => previous.and_then(|p| p.handler.clone()),
                 };
+                if handler.is_some() {
+                    schemas.check_root().map_err(refused)?;
+                }
                 Self::Tool(Arc::new(ToolEntry {
                     item: item.clone(),
                     schemas,
@@ -143,4 +146,39 @@ fn required_arguments(prompt: &Value) -> Vec<String> {
         .filter(|a| a.get("required") == Some(&Value::Bool(true)))
         .filter_map(|a| a.get("name")?.as_str().map(str::to_owned))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use relist_protocol::message::Implementation;
+    use relist_protocol::{CatalogKind, RpcError};
+    use serde_json::json;
+
+    use crate::{Context, Server, ToolCall, ToolOutput};
+
+    async fn answer(_: ToolCall, _: Context) -> Result<ToolOutput, RpcError> {
+        Ok(ToolOutput::text("done"))
+    }
+
+    /// Published servers have listed tools like this one.
+    #[test]
+    fn a_root_that_names_no_type_is_served_as_it_is_unless_it_has_a_handler() {
+        let tool = json!({"name": "t", "inputSchema": {
+            "$schema": "http://json-schema.org/draft-07/schema#"}});
+        let builder = || Server::builder(Implementation::new("s", "1"));
+        let error = builder()
+            .tool(tool.clone(), answer)
+            .build()
+            .expect_err("refused");
+        assert!(error.to_string().contains("\"t\""), "{error}");
+        let item = relist_catalog::Item::from_value(CatalogKind::Tools, &tool).expect("an item");
+        let server = builder()
+            .item(CatalogKind::Tools, &item)
+            .build()
+            .expect("served as it is");
+        assert_eq!(server.snapshot(CatalogKind::Tools).items(), [item]);
+        server
+            .commit(|c| c.upsert_tool(tool, answer))
+            .expect_err("a handler needs a whole definition");
+    }
 }
