@@ -1,9 +1,10 @@
 //! Which URIs a resource template covers.
 //!
 //! Of RFC 6570 the forms that templates of resources use: `{name}` matches
-//! within a path segment; `{+name}`, `{/name}`, `{#name}` and `{name*}` also
-//! across them. Matching goes from left to right without going back, so that
-//! its cost is bounded by the length of the URI.
+//! within a path segment; `{+name}`, `{#name}` and `{name*}` also across them.
+//! Where several readings fit, the leftmost variables are the shortest. A table
+//! of what covers the rest of the URI takes the place of going back, so that
+//! the cost is bounded by the length of the URI times that of the template.
 
 use std::collections::BTreeMap;
 
@@ -76,30 +77,57 @@ impl Template {
         if uri.len() > MAX_URI {
             return None;
         }
+        if let Some(Part::Literal(first)) = self.0.first()
+            && !uri.starts_with(first.as_str())
+        {
+            return None;
+        }
+        let covered = self.covered(uri)?;
         let mut variables = BTreeMap::new();
-        let mut rest = uri;
-        for (at, part) in self.0.iter().enumerate() {
+        let mut at = 0;
+        for (part, behind) in self.0.iter().zip(&covered) {
             match part {
-                Part::Literal(literal) => rest = rest.strip_prefix(literal.as_str())?,
-                Part::Variable { name, wide } => {
-                    let end = match self.0.get(at + 1) {
-                        None => rest.len(),
-                        Some(Part::Literal(next)) if at + 2 == self.0.len() => {
-                            rest.strip_suffix(next.as_str())?.len()
-                        }
-                        Some(Part::Literal(next)) => rest.find(next.as_str())?,
-                        Some(Part::Variable { .. }) => rest.len(),
-                    };
-                    let (value, behind) = rest.split_at(end);
-                    if value.is_empty() || (!wide && value.contains(['/', '?', '#'])) {
-                        return None;
-                    }
-                    variables.insert(name.clone(), decode(value));
-                    rest = behind;
+                Part::Literal(literal) => at += literal.len(),
+                Part::Variable { name, .. } => {
+                    let end = (at + 1..=uri.len()).find(|end| behind[*end])?;
+                    variables.insert(name.clone(), decode(uri.get(at..end)?));
+                    at = end;
                 }
             }
         }
-        rest.is_empty().then_some(variables)
+        Some(variables)
+    }
+
+    /// For each part, the positions of the URI from which what stands behind
+    /// the part covers the rest; `None` when the whole does not cover the URI.
+    fn covered(&self, uri: &str) -> Option<Vec<Vec<bool>>> {
+        let bytes = uri.as_bytes();
+        let mut behind = vec![false; bytes.len() + 1];
+        behind[bytes.len()] = true;
+        let mut table = Vec::with_capacity(self.0.len());
+        for part in self.0.iter().rev() {
+            let mut from = vec![false; bytes.len() + 1];
+            match part {
+                Part::Literal(literal) => {
+                    for at in 0..=bytes.len().saturating_sub(literal.len()) {
+                        from[at] = bytes[at..].starts_with(literal.as_bytes())
+                            && behind[at + literal.len()];
+                    }
+                }
+                Part::Variable { wide, .. } => {
+                    let mut reaches = false;
+                    for at in (0..bytes.len()).rev() {
+                        reaches = (*wide || !matches!(bytes[at], b'/' | b'?' | b'#'))
+                            && (reaches || behind[at + 1]);
+                        from[at] = reaches && uri.is_char_boundary(at);
+                    }
+                }
+            }
+            table.push(behind);
+            behind = from;
+        }
+        table.reverse();
+        behind[0].then_some(table)
     }
 }
 
@@ -164,6 +192,27 @@ mod tests {
             matched("s://q{?term}", "s://q?term=%C3%A9"),
             Some(vec![pair("term", "é")])
         );
+    }
+
+    #[test]
+    fn every_reading_is_tried_and_the_leftmost_are_short() {
+        let blob = "s://{+path}/at/{name}";
+        assert_eq!(
+            matched(blob, "s://a/at/b/at/c"),
+            Some(vec![pair("name", "c"), pair("path", "a/at/b")])
+        );
+        assert_eq!(matched(blob, "s:///at/"), None);
+        assert_eq!(
+            matched("s://{a}-{b}", "s://1-2-3"),
+            Some(vec![pair("a", "1"), pair("b", "2-3")])
+        );
+        assert_eq!(
+            matched("s://{a}{b}", "s://\u{e9}x"),
+            Some(vec![pair("a", "\u{e9}"), pair("b", "x")])
+        );
+        assert_eq!(matched("s://{a}.txt", "s://a"), None);
+        let near_misses = format!("s://{}x", "/at/".repeat(MAX_URI / 4 - 2));
+        assert_eq!(matched(&"{+a}/at/".repeat(40), &near_misses), None);
     }
 
     #[test]
