@@ -36,6 +36,7 @@ pub mod kind;
 pub mod list;
 pub mod message;
 pub mod meta;
+pub mod object;
 pub mod param_header;
 pub mod version;
 

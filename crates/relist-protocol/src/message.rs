@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::extension::Switches;
 use crate::kind::CatalogKind;
+use crate::object;
 
 /// Method and notification names that are not those of a catalog.
 pub mod method {
@@ -129,6 +130,7 @@ pub struct InitializeParams {
     #[serde(default)]
     pub capabilities: Map<String, Value>,
     /// Name and version of the client.
+    #[serde(deserialize_with = "object::read")]
     pub client_info: Implementation,
 }
 
@@ -142,6 +144,7 @@ pub struct InitializeResult {
     #[serde(default)]
     pub capabilities: ServerCapabilities,
     /// Name and version of the server.
+    #[serde(deserialize_with = "object::read")]
     pub server_info: Implementation,
     /// How to use the server, for a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,12 +239,13 @@ pub struct CompletionArgument {
 #[derive(Debug, Clone, Deserialize)]
 pub struct CompleteParams {
     /// What is being completed.
-    #[serde(rename = "ref")]
+    #[serde(rename = "ref", deserialize_with = "object::read")]
     pub reference: CompletionReference,
     /// The argument that is being typed.
+    #[serde(deserialize_with = "object::read")]
     pub argument: CompletionArgument,
     /// Arguments that are already settled.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::read")]
     pub context: CompletionContext,
 }
 
@@ -311,6 +315,7 @@ impl ListenFilter {
 #[derive(Debug, Clone, Deserialize)]
 pub struct ListenParams {
     /// What is asked for.
+    #[serde(deserialize_with = "object::read")]
     pub notifications: ListenFilter,
 }
 

@@ -22,6 +22,24 @@ use crate::server::Server;
 /// The longest URI that is watched or looked up.
 pub(crate) const MAX_URI: usize = 8 << 10;
 
+/// Messages in one batch: its answers are held together, and a few bytes can
+/// ask for a whole list.
+const MAX_BATCH: usize = 64;
+
+/// Why a batch of so many messages is refused, if it is.
+pub(crate) fn batch_fault(version: Option<ProtocolVersion>, messages: usize) -> Option<RpcError> {
+    let reason = if !version.is_some_and(ProtocolVersion::allows_batches) {
+        "batches exist in protocol version 2025-03-26 alone".to_owned()
+    } else if messages > MAX_BATCH {
+        format!("a batch has at most {MAX_BATCH} messages, not {messages}")
+    } else {
+        return None;
+    };
+    Some(RpcError::invalid_request(format!(
+        "Invalid Request: {reason}"
+    )))
+}
+
 /// An answer, without its id.
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::State;
 use axum::routing::any;
 use bytes::Bytes;
@@ -163,14 +163,19 @@ async fn handle(State(app): State<Arc<App>>, request: Request<Body>) -> Response
 /// The body, or the response that refuses it.
 async fn read_body(app: &App, body: Body) -> Result<Bytes, Response<Body>> {
     let limit = app.options.body_limit;
+    let too_long = || {
+        let fault = RpcError::invalid_request(format!(
+            "Invalid Request: the body is longer than {limit} bytes"
+        ));
+        respond::error(StatusCode::PAYLOAD_TOO_LARGE, None, &fault)
+    };
+    // `Content-Length` says so already: nothing of it is waited for.
+    if body.size_hint().lower() > limit as u64 {
+        return Err(too_long());
+    }
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            let fault = RpcError::invalid_request(format!(
-                "Invalid Request: the body is longer than {limit} bytes"
-            ));
-            Err(respond::error(StatusCode::PAYLOAD_TOO_LARGE, None, &fault))
-        }
+        Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => Err(too_long()),
         Err(error) => {
             let fault = RpcError::parse_error(format!("the body cannot be read: {error}"));
             Err(respond::error(StatusCode::BAD_REQUEST, None, &fault))

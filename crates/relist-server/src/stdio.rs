@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use crate::context::Outbound;
-use crate::dispatch::{Inbound, Reply, error_message, modern_version};
+use crate::dispatch::{Inbound, Reply, batch_fault, error_message, modern_version};
 use crate::hints::lock;
 use crate::listen::{Subscription, legacy_hint};
 use crate::options::StdioOptions;
@@ -316,14 +316,8 @@ impl Connection {
     }
 
     async fn batch(&mut self, messages: Vec<Result<Message, Malformed>>) {
-        if !self
-            .peer
-            .as_ref()
-            .is_some_and(|p| p.version.allows_batches())
-        {
-            let error = RpcError::invalid_request(
-                "Invalid Request: batches exist in protocol version 2025-03-26 alone",
-            );
+        let version = self.peer.as_ref().map(|p| p.version);
+        if let Some(error) = batch_fault(version, messages.len()) {
             return self.refuse(&Malformed { id: None, error }).await;
         }
         let mut answers: Vec<Bytes> = Vec::new();

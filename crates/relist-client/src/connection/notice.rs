@@ -4,6 +4,7 @@ use relist_protocol::extension::EXTENSION;
 use relist_protocol::jsonrpc::{Notification, RequestId};
 use relist_protocol::message::{ListenFilter, method};
 use relist_protocol::meta::key;
+use relist_protocol::object;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -59,7 +60,7 @@ struct Params {
     meta: Option<Value>,
     #[serde(default)]
     uri: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::read_some")]
     notifications: Option<ListenFilter>,
     #[serde(default)]
     request_id: Option<RequestId>,

@@ -6,6 +6,7 @@
 use relist_protocol::Era;
 use relist_protocol::extension::INPUT_REQUIRED;
 use relist_protocol::message::{method, to_raw};
+use relist_protocol::object;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -97,10 +98,9 @@ async fn inputs(
     }
     let mut responses = Map::new();
     for (name, request) in requests {
-        let request: InputRequest =
-            serde_json::from_value(request).map_err(|e| RequestError::Malformed {
-                reason: format!("`inputRequests[{name:?}]`: {e}"),
-            })?;
+        let request: InputRequest = object::read(request).map_err(|e| RequestError::Malformed {
+            reason: format!("`inputRequests[{name:?}]`: {e}"),
+        })?;
         let unavailable = |reason: String| RequestError::InputUnavailable {
             method: request.method.clone(),
             reason,

@@ -18,7 +18,7 @@ use super::respond::{self, COMMENT, EVENTS, numbered_event};
 use super::session::{Session, Streaming};
 use super::{App, bad_request, headers};
 use crate::context::Outbound;
-use crate::dispatch::{Inbound, Reply, error_message};
+use crate::dispatch::{Inbound, Reply, batch_fault, error_message};
 use crate::listen::legacy_hint;
 
 pub(super) fn initialize(app: &App, request: &Request) -> Response<Body> {
@@ -225,10 +225,7 @@ pub(super) async fn post(
         Ok(session) => session,
         Err(response) => return response,
     };
-    if batch && !session.peer.version.allows_batches() {
-        let fault = RpcError::invalid_request(
-            "Invalid Request: batches exist in protocol version 2025-03-26 alone",
-        );
+    if batch && let Some(fault) = batch_fault(Some(session.peer.version), messages.len()) {
         return bad_request(None, &fault);
     }
     let log = session.new_log();
