@@ -61,6 +61,8 @@ pub(crate) enum Event {
     ConnectionClosed(Epoch),
     Fetched(CatalogKind, Ticket, fetch::Fetched),
     Stream(Epoch, u64, streaming::StreamEvent),
+    /// Said outside the stream of hints.
+    Stray(Epoch, streaming::StreamEvent),
 }
 
 /// What every watcher of the client sees of the connection.
@@ -403,6 +405,7 @@ impl Driver {
             Event::ConnectionClosed(epoch) => self.lost_connection(now, epoch),
             Event::Fetched(kind, ticket, fetched) => self.fetched(now, kind, ticket, fetched),
             Event::Stream(epoch, number, event) => self.stream_event(now, epoch, number, event),
+            Event::Stray(epoch, event) => self.told(now, epoch, event),
         }
     }
 
@@ -470,10 +473,17 @@ impl Driver {
         let watching = self.closing.child_token();
         self.watching = watching.clone();
         tokio::spawn(async move {
-            tokio::select! {
-                _ = connection.closed() => {
-                    let _ = report.send(Event::ConnectionClosed(epoch)).await;
+            let watch = async {
+                tokio::select! {
+                    _ = connection.closed() => {}
+                    () = streaming::read_strays(&connection, epoch, &report) => {
+                        connection.closed().await;
+                    }
                 }
+                let _ = report.send(Event::ConnectionClosed(epoch)).await;
+            };
+            tokio::select! {
+                () = watch => {}
                 () = watching.cancelled() => {}
             }
         });

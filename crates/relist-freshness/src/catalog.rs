@@ -220,6 +220,8 @@ pub struct Freshness<I> {
     last_failed: Option<Time>,
     last_success: Option<Time>,
     last_hint_start: Option<Time>,
+    /// When a refresh that a hint caused last found something new.
+    last_hinted_change: Option<Time>,
     /// Refreshes in a row that a hint caused and that found nothing new.
     idle_hints: u32,
     empty_looks: u32,
@@ -267,6 +269,7 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             last_failed: None,
             last_success: None,
             last_hint_start: None,
+            last_hinted_change: None,
             idle_hints: 0,
             empty_looks: 0,
             turn: None,

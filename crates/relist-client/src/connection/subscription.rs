@@ -10,7 +10,9 @@ use super::hints::{Board, HintEnd};
 use super::notice::{Notice, Notified};
 
 /// What was asked for, and whether it was acknowledged: before that nothing is
-/// delivered, and what was not asked for never is.
+/// delivered. A hint about a list counts whether it was asked for or not, and
+/// with the subscription's id or without one: believing it costs one look, and
+/// dropping it may cost a change.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     id: RequestId,
@@ -63,7 +65,8 @@ impl Subscription {
         if let Notice::Cancelled { request } = &notice {
             return (*request == self.id).then(|| self.cancelled());
         }
-        if subscription.as_ref() != Some(&self.id) {
+        let is_hint = matches!(notice, Notice::Changed { .. });
+        if subscription.as_ref() != Some(&self.id) && !(is_hint && subscription.is_none()) {
             tracing::warn!(expected = %self.id, found = ?subscription,
                 "a notification of a foreign subscription was dropped");
             return None;
@@ -81,9 +84,7 @@ impl Subscription {
             _ if !self.acknowledged => {
                 tracing::warn!("a notification before the acknowledgment was dropped");
             }
-            Notice::Changed { list, tag } if self.wanted.wants(list.kind()) => {
-                self.board.changed(list, tag);
-            }
+            Notice::Changed { list, tag } => self.board.changed(list, tag),
             Notice::Updated { uri } if !self.wanted.resource_subscriptions.is_empty() => {
                 self.board.updated(uri);
             }

@@ -103,6 +103,14 @@ impl Driver {
                     }
                 }
             }
+            StreamEvent::Ended(end) => self.stream_ended(now, epoch, &end),
+            told => self.told(now, epoch, told),
+        }
+    }
+
+    /// Something changed, wherever that was said.
+    pub(super) fn told(&mut self, now: Time, epoch: Epoch, event: StreamEvent) {
+        match event {
             StreamEvent::Changed(kind, tag) => {
                 // A hint about resources may mean the templates too: the
                 // specification has one notification for both.
@@ -122,7 +130,8 @@ impl Driver {
                     let _ = self.options.resource_updates.send(uri.clone());
                 }
             }
-            StreamEvent::Ended(end) => self.stream_ended(now, epoch, &end),
+            // What begins and ends is a stream.
+            StreamEvent::Opened(_) | StreamEvent::Ended(_) => {}
         }
     }
 
@@ -160,6 +169,31 @@ fn verdict(end: &HintEnd) -> StreamEnd {
     }
 }
 
+fn tagged(tag: Option<String>) -> Option<EntityTag> {
+    tag.and_then(|tag| EntityTag::new(tag).ok())
+}
+
+/// Reports hints that arrive outside the stream: on the answer to a request,
+/// or on a pipe without a subscription. They are hints all the same.
+pub(super) async fn read_strays(
+    connection: &Connection,
+    epoch: Epoch,
+    report: &tokio::sync::mpsc::Sender<Event>,
+) {
+    let mut strays = connection.stray_hints();
+    while let Some(event) = strays.next().await {
+        let event = match event {
+            HintEvent::Changed { kind, tag } => StreamEvent::Changed(kind, tagged(tag)),
+            HintEvent::Updated { uri } => StreamEvent::Updated(uri),
+            HintEvent::UpdatedMany => StreamEvent::UpdatedMany,
+            _ => continue,
+        };
+        if report.send(Event::Stray(epoch, event)).await.is_err() {
+            return;
+        }
+    }
+}
+
 async fn read(
     connection: &Arc<Connection>,
     filter: ListenFilter,
@@ -177,9 +211,7 @@ async fn read(
             }
             // The server may not replay what was missed: as good as new.
             HintEvent::Resumed => StreamEvent::Opened(granted_filter.clone()),
-            HintEvent::Changed { kind, tag } => {
-                StreamEvent::Changed(kind, tag.and_then(|t| EntityTag::new(t).ok()))
-            }
+            HintEvent::Changed { kind, tag } => StreamEvent::Changed(kind, tagged(tag)),
             HintEvent::Updated { uri } => StreamEvent::Updated(uri),
             HintEvent::UpdatedMany => StreamEvent::UpdatedMany,
             HintEvent::Alive => continue,

@@ -306,8 +306,13 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
         self.last_success = Some(now);
         self.actions.push_back(Action::Record(record));
         let hinted = refresh.due.trigger == Trigger::Hint;
+        // The tail of a burst whose change was found already announced that one.
+        let explained = self
+            .last_hinted_change
+            .is_some_and(|at| refresh.due.received <= at + self.policy.hint_spacing);
         if changed {
             self.idle_hints = 0;
+            self.last_hinted_change = hinted.then_some(now).or(self.last_hinted_change);
         } else if hinted {
             self.idle_hints = self.idle_hints.saturating_add(1);
         }
@@ -323,6 +328,7 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             }
             self.schedule(due);
         } else if hinted
+            && !explained
             && self.idle_hints == 1
             && let Some(pause) = self.policy.second_look
         {

@@ -260,6 +260,21 @@ fn after_a_hint_without_news_one_second_look_follows() {
 }
 
 #[test]
+fn the_tail_of_a_burst_whose_change_was_found_needs_no_second_look() {
+    let mut bench = Bench::settled();
+    bench.hint();
+    bench.pass(secs(1));
+    bench.hint();
+    bench.answer(page(2));
+    bench.hint();
+    bench.pass(secs(1));
+    bench.answer(page(2));
+    bench.pass(secs(3600));
+    let triggers: Vec<Trigger> = bench.records.iter().map(|r| r.trigger).collect();
+    assert_eq!(triggers, [Trigger::Connected, Trigger::Hint, Trigger::Hint]);
+}
+
+#[test]
 fn nothing_of_an_old_connection_is_adopted() {
     let mut bench = Bench::settled();
     bench.hint();
