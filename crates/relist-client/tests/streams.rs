@@ -184,18 +184,35 @@ async fn a_subscription_to_nothing_is_not_kept() {
 }
 
 #[tokio::test]
-async fn what_is_outside_the_filter_or_foreign_is_dropped() {
+async fn a_hint_counts_outside_the_filter_and_untagged_but_not_for_another() {
+    let changed = |kind| Some(HintEvent::Changed { kind, tag: None });
     let styles = [
-        HintStyle {
-            ignore_filter: true,
-            ..HintStyle::default()
-        },
-        HintStyle {
-            tag: Some(json!(4711)),
-            ..HintStyle::default()
-        },
+        (
+            HintStyle {
+                ignore_filter: true,
+                ..HintStyle::default()
+            },
+            "prompts",
+            changed(CatalogKind::Prompts),
+        ),
+        (
+            HintStyle {
+                untagged: true,
+                ..HintStyle::default()
+            },
+            "tools",
+            changed(CatalogKind::Tools),
+        ),
+        (
+            HintStyle {
+                tag: Some(json!(4711)),
+                ..HintStyle::default()
+            },
+            "tools",
+            None,
+        ),
     ];
-    for (style, hinted) in styles.into_iter().zip(["prompts", "tools"]) {
+    for (style, hinted, expected) in styles {
         let server = FakeServer::start().await;
         let connection = connect(&server, config()).await;
         let mut hints = connection.hints(tools());
@@ -204,6 +221,9 @@ async fn what_is_outside_the_filter_or_foreign_is_dropped() {
         assert_eq!(server.notify(hinted), 1, "{style:?}");
         server.set_hint_style(HintStyle::default());
         server.end_listens(Ending::Result);
+        if let Some(expected) = expected {
+            assert_eq!(next(&mut hints).await, expected, "{style:?}");
+        }
         assert_eq!(
             next(&mut hints).await,
             HintEvent::Ended(HintEnd::Graceful),
@@ -358,7 +378,6 @@ async fn a_server_without_a_legacy_stream_says_so_and_works() {
         GetBehaviour::Status(405),
         GetBehaviour::Status(406),
         GetBehaviour::Status(501),
-        GetBehaviour::Html,
     ] {
         let server = legacy_server().await;
         server.set_get(behaviour.clone());
@@ -392,6 +411,8 @@ async fn a_legacy_stream_that_fails_otherwise_is_told_apart() {
     };
     let end = end_for(&|s| s.set_get(GetBehaviour::Unauthorized)).await;
     assert!(matches!(end, HintEnd::Unauthorized { .. }), "{end:?}");
+    let end = end_for(&|s| s.set_get(GetBehaviour::Html)).await;
+    assert!(matches!(end, HintEnd::NotAStream { .. }), "{end:?}");
     let end = end_for(&|s| s.set_get(GetBehaviour::EmptyStream)).await;
     assert!(matches!(end, HintEnd::Lost { .. }), "{end:?}");
     let end = end_for(&|s| s.set_get(GetBehaviour::Status(409))).await;

@@ -18,7 +18,8 @@ pub enum StreamEnd {
     Lost,
     /// There is none to be had: not offered, refused, or nothing granted.
     Unavailable,
-    /// The server closed it without acknowledging it.
+    /// The server closed it without acknowledging it, or answered with
+    /// something else altogether.
     NotAcknowledged,
 }
 
@@ -28,7 +29,8 @@ pub enum StreamEnd {
 pub struct StreamPolicy {
     /// Pauses after streams that did not last (default 1 s, growing to 5 min).
     pub retry: Backoff,
-    /// Pauses after streams that were not acknowledged (default 30 s, growing to 10 min).
+    /// Pauses after what never was a stream: not acknowledged, or another kind
+    /// of answer (default 30 s, growing to 10 min).
     pub slow_retry: Backoff,
     /// A stream that lived this long was a success (default 30 s). A shorter
     /// one counts as a failure, however politely it ended.

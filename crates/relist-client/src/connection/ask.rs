@@ -167,7 +167,12 @@ impl Link {
                 farewell.armed = false;
                 Err(core.closed_error())
             }
-            waited = patience.exhausted(silence, limit) => Err(RequestError::Timeout { waited }),
+            waited = patience.exhausted(silence, limit) => {
+                if let Self::Http(side) = self {
+                    side.link.distrust_sockets();
+                }
+                Err(RequestError::Timeout { waited })
+            }
         };
         drop(farewell);
         let mut answer = outcome?;

@@ -101,6 +101,12 @@ pub enum HintEnd {
         /// What it answered.
         reason: String,
     },
+    /// The server answered with success, and with something that is no event
+    /// stream: a page of a proxy, for example, which may go away again.
+    NotAStream {
+        /// What it answered.
+        reason: String,
+    },
     /// The server refused the subscription, or ended it, with an error.
     Refused(RpcError),
     /// A stream, or a result, without the acknowledgment that opens it.

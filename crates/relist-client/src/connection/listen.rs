@@ -167,7 +167,10 @@ pub(crate) async fn subscribe(
     let reply = tokio::select! {
         reply = opening => reply,
         () = side.core.closed() => Err(side.core.closed_error()),
-        () = tokio::time::sleep(patience) => Err(RequestError::Timeout { waited: patience }),
+        () = tokio::time::sleep(patience) => {
+            side.link.distrust_sockets();
+            Err(RequestError::Timeout { waited: patience })
+        }
     };
     let mut reply = match reply {
         Ok(reply) => reply,
@@ -206,6 +209,9 @@ pub(crate) async fn subscribe(
         () = side.core.closed() => Read::Over(HintEnd::Closed { reason: side.core.reason() }),
         () = unacknowledged => Read::Over(HintEnd::NoAcknowledgment),
     };
+    if matches!(outcome, Read::Over(HintEnd::Silent { .. })) {
+        side.link.distrust_sockets();
+    }
     board.end(match outcome {
         Read::Over(end) => end,
         Read::Ended(_) if !acknowledged.load(Ordering::Relaxed) => HintEnd::NoAcknowledgment,
@@ -244,7 +250,7 @@ async fn no_subscription(side: &HttpSide, mut reply: Reply, id: &RequestId) -> H
             Ok(_) => HintEnd::NoAcknowledgment,
             Err(error) => HintEnd::Refused(error),
         },
-        _ => HintEnd::NoStream {
+        _ => HintEnd::NotAStream {
             reason: format!(
                 "HTTP {} with {} in place of an event stream: {}",
                 reply.status.as_u16(),
@@ -326,7 +332,12 @@ async fn follow_to_end(side: &HttpSide, wanted: ListenFilter, board: &Board) -> 
         )
         .await;
         let reason = match outcome {
-            Read::Over(end) => return end,
+            Read::Over(end) => {
+                if matches!(end, HintEnd::Silent { .. }) {
+                    side.link.distrust_sockets();
+                }
+                return end;
+            }
             Read::Ended(reason) => reason,
         };
         // Neither an id nor a delay: the server has said nothing of resuming.
@@ -345,7 +356,10 @@ async fn get(side: &HttpSide, headers: &HeaderMap) -> Result<Reply, RequestError
     let patience = side.core.config.request_timeout;
     tokio::time::timeout(patience, side.link.send(Verb::Get, headers))
         .await
-        .unwrap_or(Err(RequestError::Timeout { waited: patience }))
+        .unwrap_or_else(|_| {
+            side.link.distrust_sockets();
+            Err(RequestError::Timeout { waited: patience })
+        })
 }
 
 /// What a reply to GET means when it is no event stream.
@@ -357,7 +371,7 @@ async fn no_stream(reply: &mut Reply, opened_before: bool) -> Option<HintEnd> {
         if content_type.as_deref().is_some_and(sse::is_event_stream) {
             return None;
         }
-        return Some(HintEnd::NoStream {
+        return Some(HintEnd::NotAStream {
             reason: described(&format!(
                 "with {} in place of an event stream",
                 content_type.as_deref().unwrap_or("an untyped body")

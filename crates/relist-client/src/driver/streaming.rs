@@ -164,7 +164,7 @@ fn verdict(end: &HintEnd) -> StreamEnd {
         | HintEnd::NothingGranted
         | HintEnd::Unauthorized { .. }
         | HintEnd::Forbidden { .. } => StreamEnd::Unavailable,
-        HintEnd::NoAcknowledgment => StreamEnd::NotAcknowledged,
+        HintEnd::NoAcknowledgment | HintEnd::NotAStream { .. } => StreamEnd::NotAcknowledged,
         _ => StreamEnd::Lost,
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::header::{HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -62,7 +63,7 @@ impl Reply {
 
 /// A server behind a URL.
 pub(crate) struct HttpLink {
-    client: Client,
+    client: ArcSwap<Client>,
     url: Url,
     config: Arc<ClientConfig>,
     tokens: Tokens,
@@ -76,7 +77,7 @@ pub(crate) struct HttpLink {
 impl HttpLink {
     pub(crate) fn new(url: Url, config: Arc<ClientConfig>) -> Result<Self, ConnectError> {
         Ok(Self {
-            client: client(&url, &config)?,
+            client: ArcSwap::from_pointee(client(&url, &config)?),
             url,
             tokens: Tokens::default(),
             config,
@@ -92,6 +93,15 @@ impl HttpLink {
         if let Some(mut session) = session {
             session.set_sensitive(true);
             let _ = self.session.set(session);
+        }
+    }
+
+    /// Something on a socket fell silent: whatever dropped it may have dropped
+    /// those that wait in the pool as well. Later requests open new ones.
+    pub(crate) fn distrust_sockets(&self) {
+        match client(&self.url, &self.config) {
+            Ok(client) => self.client.store(Arc::new(client)),
+            Err(error) => tracing::warn!(%error, "the sockets in the pool are kept"),
         }
     }
 
@@ -184,10 +194,12 @@ impl HttpLink {
                 Verb::Get => (Method::GET, Bytes::new()),
                 Verb::Delete => (Method::DELETE, Bytes::new()),
             };
-            let mut request = self
-                .client
-                .request(method, url.clone())
-                .headers(self.headers(verb, extra, token.clone()));
+            let client = self.client.load_full();
+            let mut request = client.request(method, url.clone()).headers(self.headers(
+                verb,
+                extra,
+                token.clone(),
+            ));
             if matches!(verb, Verb::Post(_)) {
                 self.meter
                     .sent
