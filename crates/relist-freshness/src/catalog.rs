@@ -521,9 +521,8 @@ impl<I: Listed + Clone + PartialEq> Freshness<I> {
             return;
         };
         let outcome = match failure {
-            // The cursor's snapshot is gone: start over, a bounded number of times.
-            Failure::CursorRefused(_) if !refresh.is_at_first_page() => {
-                refresh.start_over(&self.policy)
+            Failure::CursorRefused(message) if !refresh.is_at_first_page() => {
+                refresh.cursor_refused(message, &self.policy)
             }
             Failure::CursorRefused(message) => refresh::Outcome::Failed(Failure::Invalid(message)),
             other => refresh::Outcome::Failed(other),

@@ -90,6 +90,8 @@ pub(super) struct Refresh<I> {
     walk: Walk<I>,
     pages: usize,
     restarts: u32,
+    /// The server refused a cursor of its own already.
+    cursor_refused: bool,
     /// A hint arrived while pages without a tag were being joined.
     disturbed: bool,
     /// The list that a disturbed walk gave: worth something only if the next
@@ -126,6 +128,7 @@ impl<I: Listed + PartialEq> Refresh<I> {
             walk: Walk::new(),
             pages: 0,
             restarts: 0,
+            cursor_refused: false,
             disturbed: false,
             unconfirmed: None,
         }
@@ -181,6 +184,15 @@ impl<I: Listed + PartialEq> Refresh<I> {
         }
     }
 
+    /// The cursor's snapshot is gone: starts over, once. A server that refuses
+    /// its own cursors again is asked again later.
+    pub(super) fn cursor_refused(&mut self, message: String, policy: &Policy) -> Outcome<I> {
+        if std::mem::replace(&mut self.cursor_refused, true) {
+            return Outcome::Failed(Failure::CursorRefused(message));
+        }
+        self.start_over(policy)
+    }
+
     /// Begins again with the first page; what is asked again answers the hints so far.
     pub(super) fn start_over(&mut self, policy: &Policy) -> Outcome<I> {
         self.walk = Walk::new();
@@ -202,7 +214,8 @@ impl<I: Listed + PartialEq> Refresh<I> {
     {
         use std::hash::Hash as _;
         let again = self.again.as_ref().map(|a| a.trigger);
-        (&self.walk, self.restarts, self.disturbed, &self.unconfirmed).hash(hasher);
+        (&self.walk, self.restarts, self.cursor_refused).hash(hasher);
+        (self.disturbed, &self.unconfirmed).hash(hasher);
         (&self.known, again, self.due.trigger).hash(hasher);
     }
 

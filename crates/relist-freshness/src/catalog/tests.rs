@@ -577,6 +577,25 @@ fn a_refused_cursor_makes_the_walk_start_over() {
 }
 
 #[test]
+fn a_cursor_that_is_refused_twice_ends_the_refresh() {
+    let mut bench = Bench::new();
+    bench.connect(Offer::modern().hints(false));
+    for _ in 0..2 {
+        bench.answer(Page {
+            next: Some("2".into()),
+            ..page(1)
+        });
+        bench.fail(Failure::CursorRefused("-32602".into()));
+    }
+    assert_eq!(bench.fetches.len(), 4, "two walks of two pages");
+    let outcome = &bench.records[0].outcome;
+    assert!(
+        matches!(outcome, Outcome::Failed(Failure::CursorRefused(_))),
+        "{outcome:?}"
+    );
+}
+
+#[test]
 fn not_modified_renews_the_lifetime() {
     let mut bench = Bench::new();
     let offer = Offer::modern().hints(false).conditional(true);
