@@ -11,6 +11,7 @@
 //! | [`config`] | the server, and who we are to it |
 //! | [`connection`] | one connection, without any catalog |
 //! | [`transport`] | event streams and lines |
+//! | [`raw`] | HTTP exchanges exactly as told, for programs that test a server |
 //! | [`error`] | what can go wrong on the way to a server |
 //!
 //! ```no_run
@@ -37,6 +38,7 @@ mod driver;
 pub mod error;
 pub mod handle;
 pub mod host;
+pub mod raw;
 pub mod trail;
 pub mod transport;
 

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use relist_freshness::record::{Outcome, RefreshRecord};
 use relist_protocol::CatalogKind;
+use tokio::sync::broadcast;
 
 /// One refresh, with the catalog it belongs to and the wall-clock time it ended.
 #[derive(Debug, Clone)]
@@ -66,7 +67,11 @@ fn count(n: usize, noun: &str) -> String {
 #[derive(Debug, Clone)]
 pub struct Trail {
     entries: Arc<Mutex<VecDeque<TrailEntry>>>,
+    news: broadcast::Sender<TrailEntry>,
 }
+
+/// Entries that a slow reader of [`Trail::subscribe`] may leave unread.
+const UNREAD: usize = 256;
 
 /// Entries kept; older ones are dropped.
 const KEPT: usize = 1024;
@@ -75,6 +80,7 @@ impl Trail {
     pub(crate) fn new() -> Self {
         Self {
             entries: Arc::default(),
+            news: broadcast::channel(UNREAD).0,
         }
     }
 
@@ -90,11 +96,20 @@ impl Trail {
             outcome = entry.record.outcome.word(),
             "refresh"
         );
+        // Nobody needs to listen.
+        let _ = self.news.send(entry.clone());
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() == KEPT {
             entries.pop_front();
         }
         entries.push_back(entry);
+    }
+
+    /// Entries from here on. A reader that falls behind by more than 256 is told
+    /// how many it missed.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<TrailEntry> {
+        self.news.subscribe()
     }
 
     /// The newest 1,024 entries, oldest first.

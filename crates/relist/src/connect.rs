@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use relist_catalog::Snapshot;
 use relist_client::call::CallError;
 use relist_client::client::{Client, Options, StartError};
-use relist_client::config::{ClientConfig, Target, TargetError};
+use relist_client::config::TargetError;
+use relist_client::error::{ConnectError, RequestError};
 use relist_freshness::catalog::Phase;
-use relist_protocol::{CatalogKind, Switches};
+use relist_protocol::CatalogKind;
 use serde_json::{Map, Value, json};
 
+use crate::at::At;
 use crate::show;
 
 /// Why a command failed, with what to do about it.
@@ -19,11 +22,19 @@ pub(crate) enum Failed {
     Target(#[from] TargetError),
     #[error("the server cannot be reached")]
     Connect(#[from] StartError),
+    #[error(
+        "`{0}` is no URL; a command that starts a server goes after `--`: relist list -- {0} …"
+    )]
+    NoUrl(String),
+    #[error("the server cannot be reached")]
+    Open(#[from] ConnectError),
+    #[error("the server does not answer")]
+    Request(#[from] RequestError),
     #[error("the call failed")]
     Call(#[from] CallError),
     #[error("--arguments takes a JSON object, for example '{{\"query\":\"x\"}}': {0}")]
     Arguments(String),
-    #[error("{0} of the catalogs could not be listed; nothing was recorded")]
+    #[error("{0} of the catalogs could not be listed")]
     Incomplete(usize),
     #[error("{0}")]
     Demo(String),
@@ -41,10 +52,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) async fn open(target: &[String], enable: Switches) -> Result<Self, Failed> {
-        let target = Target::parse(target)?;
-        let config = ClientConfig::new("relist", env!("CARGO_PKG_VERSION")).switches(enable);
-        let client = Client::connect(Options::new(target, config)).await?;
+    pub(crate) async fn open(at: &At) -> Result<Self, Failed> {
+        let config = (*at.config()).clone();
+        let client = Client::connect(Options::new(at.target()?, config)).await?;
         Ok(Self { client })
     }
 
@@ -91,30 +101,16 @@ impl Session {
         Value::Object(document)
     }
 
+    /// The four catalogs; one that the server does not offer is empty.
+    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+        let view = |kind| self.client.catalog(kind)?.view();
+        CatalogKind::ALL
+            .into_iter()
+            .map(|kind| view(kind).map_or_else(|| Snapshot::empty(kind), |v| v.snapshot.clone()))
+            .collect()
+    }
+
     pub(crate) async fn close(&self) {
         self.client.close().await;
-    }
-}
-
-/// Prints changes and refreshes until the user interrupts.
-pub(crate) async fn watch(session: &Session, json: bool) {
-    let watchers = CatalogKind::ALL.into_iter().filter_map(|kind| {
-        let catalog = session.client.catalog(kind)?.clone();
-        let trail = session.client.trail().clone();
-        Some(tokio::spawn(async move {
-            let mut changes = catalog.changes();
-            while let Some(changed) = changes.next().await {
-                let refresh = trail.entries().into_iter().rev().find(|e| e.kind == kind);
-                show::changed(kind, &changed.change, refresh.as_ref(), json);
-            }
-        }))
-    });
-    let watchers: Vec<_> = watchers.collect();
-    // Without a signal handler there is nothing to wait for but the server.
-    if tokio::signal::ctrl_c().await.is_err() {
-        show::warning("interrupts cannot be caught; stopping");
-    }
-    for watcher in watchers {
-        watcher.abort();
     }
 }

@@ -1,26 +1,30 @@
 //! The command line: measures what keeping catalogs fresh costs, and looks at
 //! a server's catalogs as a client would.
 
+mod at;
+mod check;
 mod connect;
 mod demo;
 mod file;
 mod serve;
 mod show;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
-use relist_catalog::Change;
+use clap::{Parser, Subcommand};
+use relist_catalog::{Change, Snapshot};
 use relist_client::call::CallOptions;
-use relist_protocol::{CatalogKind, Switches};
+use relist_protocol::CatalogKind;
 use serde_json::{Map, Value};
 
+use at::At;
 use connect::{Failed, Session};
 
-/// Measures, lists, calls, records, compares and watches catalogs of the Model Context Protocol.
+/// Measures, checks, lists, calls, records, compares and watches catalogs of the Model Context Protocol.
 ///
-/// TARGET is a URL (http://127.0.0.1:3000/mcp), or a command after `--`:
+/// A server is named by its URL, or by the command that starts it, after `--`:
 ///
 ///   relist list http://127.0.0.1:3000/mcp
 ///   relist list -- npx -y @modelcontextprotocol/server-everything stdio
@@ -38,7 +42,7 @@ enum Command {
     /// Serves catalogs from files, and reloads them when they change.
     Serve(serve::Serve),
     /// Lists every catalog of a server, and how each refresh went.
-    List(At),
+    List(Shown),
     /// Calls a tool and prints its result.
     Call {
         /// The tool.
@@ -48,7 +52,7 @@ enum Command {
         #[arg(long, default_value = "{}")]
         arguments: String,
         #[command(flatten)]
-        at: At,
+        shown: Shown,
     },
     /// Reads a resource and prints its contents.
     Read {
@@ -56,7 +60,7 @@ enum Command {
         #[arg(long)]
         uri: String,
         #[command(flatten)]
-        at: At,
+        shown: Shown,
     },
     /// Saves a server's catalogs as JSON.
     Record {
@@ -66,31 +70,33 @@ enum Command {
         #[command(flatten)]
         at: At,
     },
-    /// Compares two recorded files, item by item.
+    /// Compares two catalogs, item by item: recorded files, or servers.
     Diff {
-        /// The earlier file.
-        before: PathBuf,
-        /// The later file.
-        after: PathBuf,
+        /// The earlier one: a file, or a URL.
+        before: String,
+        /// The later one: a file, or a URL.
+        #[arg(required_unless_present = "command", conflicts_with = "command")]
+        after: Option<String>,
+        /// The later one: a command that starts a server.
+        #[arg(last = true, value_name = "COMMAND")]
+        command: Vec<String>,
         /// Prints JSON.
         #[arg(long)]
         json: bool,
     },
     /// Stays connected, and prints each refresh and what changed, until interrupted.
-    Watch(At),
+    Watch(Shown),
+    /// Looks at a server as a client would, and reports what will hurt its clients.
+    Check(check::Check),
 }
 
-#[derive(Debug, Args)]
-struct At {
-    /// Switches of the opt-in layer, separated by commas: tags, conditional, all.
-    #[arg(long, default_value = "none")]
-    enable: Switches,
+#[derive(Debug, clap::Args)]
+struct Shown {
     /// Prints JSON.
     #[arg(long)]
     json: bool,
-    /// A URL, or a command after `--`.
-    #[arg(required = true, num_args = 1.., trailing_var_arg = true, value_name = "TARGET")]
-    target: Vec<String>,
+    #[command(flatten)]
+    at: At,
 }
 
 #[tokio::main]
@@ -117,10 +123,10 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
             serve::serve(options).await?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::List(at) => {
-            let session = Session::open(&at.target, at.enable).await?;
+        Command::List(shown) => {
+            let session = Session::open(&shown.at).await?;
             let failures = session.settle().await;
-            if at.json {
+            if shown.json {
                 show::json(&session.recording());
             } else {
                 show::catalogs(&session);
@@ -131,11 +137,11 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
         Command::Call {
             tool,
             arguments,
-            at,
+            shown,
         } => {
             let arguments: Map<String, Value> =
                 serde_json::from_str(&arguments).map_err(|e| Failed::Arguments(e.to_string()))?;
-            let session = Session::open(&at.target, at.enable).await?;
+            let session = Session::open(&shown.at).await?;
             let answer = session
                 .client
                 .call_tool(&tool, arguments, CallOptions::default())
@@ -145,8 +151,8 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
             show::json(&result);
             Ok(exit(result.get("isError") != Some(&Value::Bool(true))))
         }
-        Command::Read { uri, at } => {
-            let session = Session::open(&at.target, at.enable).await?;
+        Command::Read { uri, shown } => {
+            let session = Session::open(&shown.at).await?;
             let answer = session
                 .client
                 .read_resource(&uri, CallOptions::default())
@@ -157,7 +163,7 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Record { output, at } => {
-            let session = Session::open(&at.target, at.enable).await?;
+            let session = Session::open(&at).await?;
             let failures = session.settle().await;
             let recording = session.recording();
             session.close().await;
@@ -173,9 +179,14 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
         Command::Diff {
             before,
             after,
+            command,
             json,
         } => {
-            let (before, after) = (file::read(&before)?, file::read(&after)?);
+            let before = side(before).await?;
+            let after = match after {
+                Some(after) => side(after).await?,
+                None => listed(&At::command(command)).await?,
+            };
             let changes: Vec<(CatalogKind, Change)> = CatalogKind::ALL
                 .into_iter()
                 .zip(before.iter().zip(&after))
@@ -185,12 +196,33 @@ async fn run(command: Command) -> Result<ExitCode, Failed> {
             // As diff(1): 0 when nothing differs, 1 when something does.
             Ok(exit(changes.iter().all(|(_, c)| c.is_content_empty())))
         }
-        Command::Watch(at) => {
-            let session = Session::open(&at.target, at.enable).await?;
-            connect::watch(&session, at.json).await;
+        Command::Watch(shown) => {
+            let session = Session::open(&shown.at).await?;
+            watch::watch(&session, shown.json).await;
             session.close().await;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Check(check) => Ok(exit(check::check(&check).await?)),
+    }
+}
+
+/// The catalogs of a file or of a server.
+async fn side(name: String) -> Result<Vec<Snapshot>, Failed> {
+    if name.contains("://") {
+        listed(&At::url(name)).await
+    } else {
+        file::read(&PathBuf::from(name))
+    }
+}
+
+async fn listed(at: &At) -> Result<Vec<Snapshot>, Failed> {
+    let session = Session::open(at).await?;
+    let failures = session.settle().await;
+    let snapshots = session.snapshots();
+    session.close().await;
+    match failures {
+        0 => Ok(snapshots),
+        failures => Err(Failed::Incomplete(failures)),
     }
 }
 

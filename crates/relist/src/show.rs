@@ -14,7 +14,7 @@ use crate::connect::Session;
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
-const YELLOW: Style = AnsiColor::Yellow.on_default();
+pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
 pub(crate) fn json(value: &Value) {
     println!("{value:#}");
@@ -28,6 +28,13 @@ pub(crate) fn error(error: &dyn Error) {
         eprintln!("  because {error}");
         cause = error.source();
     }
+}
+
+/// Says on a terminal what is going on; says nothing elsewhere.
+pub(crate) fn spinner() -> indicatif::ProgressBar {
+    let spinner = indicatif::ProgressBar::new_spinner();
+    spinner.enable_steady_tick(std::time::Duration::from_millis(100));
+    spinner
 }
 
 pub(crate) fn warning(text: &str) {
@@ -89,7 +96,7 @@ pub(crate) fn catalogs(session: &Session) {
 }
 
 /// A server's text must not steer the terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect()
@@ -129,39 +136,51 @@ pub(crate) fn changes(changes: &[(CatalogKind, Change)], as_json: bool) {
             continue;
         }
         println!("{BOLD}{kind}{BOLD:#}: {change}");
-        for key in &change.added {
-            println!("  + {}", printable(key.as_str()));
-        }
-        for key in &change.removed {
-            println!("  - {}", printable(key.as_str()));
-        }
-        for item in &change.changed {
-            println!(
-                "  ~ {}: {}",
-                printable(item.key.as_str()),
-                item.fields.join(", ")
-            );
-        }
+        details(change);
     }
     if changes.iter().all(|(_, c)| c.is_empty()) {
         println!("no change");
     }
 }
 
-pub(crate) fn changed(
-    kind: CatalogKind,
-    change: &Change,
-    refresh: Option<&TrailEntry>,
-    as_json: bool,
-) {
+fn details(change: &Change) {
+    for key in &change.added {
+        println!("  + {}", printable(key.as_str()));
+    }
+    for key in &change.removed {
+        println!("  - {}", printable(key.as_str()));
+    }
+    for item in &change.changed {
+        println!(
+            "  ~ {}: {}",
+            printable(item.key.as_str()),
+            item.fields.join(", ")
+        );
+    }
+}
+
+/// One refresh, and what it changed.
+pub(crate) fn refreshed(entry: &TrailEntry, change: Option<&Change>, as_json: bool) {
     if as_json {
-        let mut line = change_as_json(kind, change);
-        line["refresh"] = refresh.map_or(Value::Null, |r| r.line().into());
+        let unchanged = Change::default();
+        let mut line = change_as_json(entry.kind, change.unwrap_or(&unchanged));
+        let record = &entry.record;
+        line["refresh"] = json!({
+            "number": record.number,
+            "trigger": record.trigger.to_string(),
+            "hints": record.hints,
+            "outcome": record.outcome.word(),
+            "pages": record.pages,
+            "bytes": record.bytes,
+            "ms": (record.finished - record.started).as_millis(),
+            "line": entry.line(),
+        });
         println!("{line}");
         return;
     }
-    println!("{BOLD}{kind}{BOLD:#}: {change}");
-    if let Some(refresh) = refresh {
-        println!("  {DIM}{}{DIM:#}", refresh.line());
+    println!("{DIM}{}{DIM:#}", printable(&entry.line()));
+    if let Some(change) = change {
+        println!("{BOLD}{}{BOLD:#}: {change}", entry.kind);
+        details(change);
     }
 }

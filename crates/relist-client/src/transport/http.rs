@@ -289,7 +289,7 @@ fn is_loopback(url: &Url) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-fn client(url: &Url, config: &ClientConfig) -> Result<Client, ConnectError> {
+pub(crate) fn client(url: &Url, config: &ClientConfig) -> Result<Client, ConnectError> {
     let setup = |reason: String| ConnectError::Setup { reason };
     let mut builder = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
