@@ -46,6 +46,8 @@ pub(super) async fn observe(
         .collect();
     let mut hints = open(report, connection).await;
     let mut strays = connection.stray_hints();
+    // A server that hints whenever it is listed does so now.
+    look(connection, &mut watched, |_| true).await;
     if let Some((tool, arguments)) = change {
         call(report, connection, tool, arguments).await;
     }
