@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use relist_catalog::{Change, EntityTag, Item, ItemKey, Snapshot};
-use relist_freshness::catalog::{Need, Phase, Status};
+pub use relist_freshness::catalog::{Need, Phase, Status};
 use relist_freshness::time::Time;
 use relist_protocol::CatalogKind;
 use relist_protocol::list::CacheHints;
